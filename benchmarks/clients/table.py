@@ -117,3 +117,20 @@ CLIENTS = (
         ),
         max_length=65_536),
 )  # fmt: skip
+TO_SET = {
+    "openai-agents": 'nothing; chat: `set_default_openai_api("chat_completions")`',
+    "pydantic-ai": "`OpenAIChatModel(MODEL)`",
+    "smolagents": "`OpenAIServerModel(MODEL, api_base=URL, api_key=KEY)`",
+    "langchain": "`ChatOpenAI(model=MODEL)`",
+    "langgraph": "`ChatOpenAI(model=MODEL)`",
+    "litellm": '`completion("openai/MODEL", api_base=URL)`',
+    "anthropic": "nothing",
+    "mini-swe-agent": '`LitellmModel("openai/MODEL", model_kwargs={"api_base": URL})`',
+    "google-adk": '`LiteLlm("openai/MODEL")`',
+    "codex": "`config.toml`, as above",
+    "claude-code": "nothing; Node.js 22",
+    "opencode": "`opencode.json`: a provider of `@ai-sdk/openai-compatible`",
+    "qwen-code": "`--auth-type openai --model MODEL --safe-mode`; Node.js 22",
+}
+"""What a user sets besides the session's variables, by the list of packages: a column of the table
+in docs/episodes.md."""
