@@ -12,6 +12,7 @@ from rollcast.generator.vllm.engine_request import EngineRequest, Sampled
 from rollcast.rollouts.records import VersionSpan
 from rollcast.wire.version import PolicyVersion
 
+FIRST_VERSION = PolicyVersion(1, 1)
 CALL = re.compile(r"(?<=<tool_call>)(.*?)(?=</tool_call>)", re.DOTALL)
 
 
@@ -20,7 +21,7 @@ class TextEngine:
     """`texts`: those to come; the engine is never asked for one more."""
 
     tokenizer: Any
-    version: PolicyVersion = PolicyVersion(1, 1)
+    version: PolicyVersion = FIRST_VERSION
     texts: deque[str] = field(default_factory=deque)
     answered: list[tuple[list[int], list[int]]] = field(default_factory=list)
     """Tokens of each request and of its answer."""
