@@ -50,7 +50,7 @@ def _row(variants: list[Client], seen: Mapping[str, Mapping[str, Any]]) -> tuple
 
 
 def _seen(variant: Client, row: Mapping[str, Any] | None) -> str:
-    """What was seen of one variant; its name says what it is beside the package's."""
+    """The result of one variant, after the part of its name that is not the package's."""
     _, _, name = variant.name.partition(", ")
     prefix = f"{name}: " if name else ""
     if row is None or "failed" in row or row["packages"] != list(variant.packages):

@@ -9,8 +9,8 @@ results/clients.json: turns, calls, further sequences, refused and replaced sett
 largest difference of a log-prob from plain Transformers. Exit status 1 if a client fails, needs a
 further sequence, or is not exact within 1e-4.
 
-With --record the requests of the longer episode, without the client's own texts, are written to
-tests/generator/endpoint/client_requests/, from where a core test sends them again.
+--record also writes the requests of the longer episode, without the client's own texts, to
+tests/generator/endpoint/client_requests/. A core test sends them again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Makes a recording of one client's episode that has none of the client's own texts.
+"""Makes a recording of one client's episode, without the client's own texts.
 
-A text of more than 40 characters, a description and a path become a few words that depend on the
-text alone, so that a history still begins with the one before. Kept are roles, names, types,
-structure, and what the model wrote.
+A text of more than 40 characters, a description and a path become four words that depend on the
+text alone, so that a history still begins with the one before. Roles, names, types, structure and
+the model's own texts are kept.
 """
 
 from __future__ import annotations

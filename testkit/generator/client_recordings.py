@@ -1,8 +1,8 @@
-"""Recorded requests of a client, with the texts that the model answered and what was seen of them.
+"""Recorded requests of a client, the texts that the model answered, and the record of the episode.
 
-A file is written by `python -m benchmarks.clients --record`. A field of a body that is as in the
-request before is left out of the file, and a list that begins as the one before has its new end
-alone, so that the chat of an agent is there once.
+`python -m benchmarks.clients --record` writes such a file. A field of a body that equals the one of
+the request before is left out, and a list that begins like the one before has its new end alone, so
+that the file has the chat of an agent once.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ with a real engine. `python -m benchmarks.clients --record` writes the files.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +24,7 @@ from testkit.generator.client_recordings import ClientRecording, RecordedRequest
 from testkit.generator.episode_tasks import episode_task
 from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, served_endpoint
 from testkit.generator.played_sessions import play_session
-from testkit.generator.text_engine import TextEngine
+from testkit.generator.text_engine import CALL, TextEngine
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(600)]
 """The first test to import vLLM waits for it, on a busy machine for minutes."""
@@ -90,7 +91,19 @@ async def _send(client: httpx.AsyncClient, request: RecordedRequest) -> None:
         body = {**request.body, "model": model}
     answer = await client.request(request.method, request.path, json=body, headers=request.headers)
     assert answer.status_code == request.status, answer.text
-    assert "error" not in answer.text[:200] or request.status != 200
+    if request.text is not None:
+        _check_answer(answer.text, request.text)
+
+
+def _check_answer(answer: str, text: str) -> None:
+    """An answer in any dialect, streamed or whole, has the calls of the text, or its first line."""
+    assert '{"error"' not in answer
+    calls = CALL.findall(text)
+    for call in calls:
+        assert json.dumps(json.loads(call)["name"]) in answer
+    if not calls:
+        (line, *_) = text.removesuffix("<|im_end|>").splitlines()
+        assert json.dumps(line)[1:-1] in answer
 
 
 def _is_untrained(request: RecordedRequest) -> bool:
