@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import pytest_asyncio
 
 from rollcast.chat.make import make_renderer
 from rollcast.config.model import Model
@@ -26,62 +27,79 @@ from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, served_end
 from testkit.generator.played_sessions import play_session
 from testkit.generator.text_engine import CALL, TextEngine
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 """The first test to import vLLM waits for it, on a busy machine for minutes."""
 FILES = sorted((Path(__file__).with_name("client_requests")).glob("*.json"))
 MAX_TOKENS = 1 << 20
 """No recording reaches it."""
+REPLACED = "replaced settings"
+Tokens = tuple[list[int], list[int]]
+"""Tokens of a request to the engine, and of its answer."""
 
 
-@pytest.fixture(scope="module")
-def tokenizer() -> Any:
-    return make_chat_tokenizer("qwen3")
-
-
-@pytest.fixture(scope="module")
-def renderer(tokenizer: Any) -> Any:
-    return make_renderer(Model(path="/model"), tokenizer)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def endpoint() -> AsyncIterator[ServedEndpoint]:
+    engine = TextEngine(make_chat_tokenizer("qwen3"))
+    settings = {"reset_seconds": 60, "call_seconds": 60, "sampling": "run"}
+    async with served_endpoint(engine, settings) as served:
+        served.parts.renderer = make_renderer(Model(path="/model"), engine.tokenizer)
+        served.parts.max_sequence_tokens = MAX_TOKENS
+        yield served
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 async def test_the_record_of_a_client_is_the_one_that_was_seen(
-    file: Path, tokenizer: Any, renderer: Any
+    file: Path, endpoint: ServedEndpoint
 ) -> None:
     recording = ClientRecording.read(file)
-    engine = TextEngine(tokenizer)
-    trained: list[tuple[list[int], list[int]]] = []
+    trained: list[Tokens] = []
 
     async def program(_: Any, session: HarnessSession) -> None:
-        described = endpoint.sessions.describe_session(session, endpoint.sessions.url)
-        async with httpx.AsyncClient(
-            base_url=described["base_url"].removesuffix("/v1"),
-            headers={"authorization": f"Bearer {described['token']}"},
-            timeout=60.0,
-        ) as client:
-            for request in recording.requests:
-                num_answered = len(engine.answered)
-                engine.texts.extend([] if request.text is None else [request.text])
-                await _send(client, request)
-                assert not engine.texts
-                if request.text is not None:
-                    prompt = tokenizer.decode(engine.answered[-1][0])
-                    assert all(text in prompt for text in _last_texts(request))
-                    if not _is_untrained(request):
-                        trained.extend(engine.answered[num_answered:])
+        trained.extend(await _send_all(endpoint, session, recording))
 
-    settings = {"reset_seconds": 60, "call_seconds": 60, "sampling": "run"}
-    async with served_endpoint(engine, settings) as endpoint:
-        endpoint.parts.renderer = renderer
-        endpoint.parts.max_sequence_tokens = MAX_TOKENS
-        task = episode_task(1, 1, LengthBudget(max_tokens=MAX_TOKENS), max_turns=100)
-        _, rollout = await play_session(endpoint, task, program)
-        _check_counts(endpoint, recording)
+    before = _counts(endpoint)
+    task = episode_task(1, 1, LengthBudget(max_tokens=MAX_TOKENS), max_turns=100)
+    _, rollout = await play_session(endpoint, task, program)
+    assert _counts(endpoint) - before == Counter(
+        {
+            **recording.further_sequences,
+            **recording.refused,
+            **({REPLACED: recording.num_replaced} if recording.num_replaced else {}),
+        }
+    )
     assert rollout.episode is not None
     assert [
         (turn.sequence, turn.tool_calls, turn.malformed_calls) for turn in rollout.episode.turns
     ] == [(turn.sequence, turn.tool_calls, turn.malformed_calls) for turn in recording.turns]
     assert len(rollout.sequences) == recording.num_sequences
     _check_tokens(rollout, task.prompt_token_ids, trained)
+
+
+async def _send_all(
+    endpoint: ServedEndpoint, session: HarnessSession, recording: ClientRecording
+) -> list[Tokens]:
+    """Send the requests in turn; returns the tokens of those that are trained."""
+    engine: TextEngine = endpoint.engine
+    described = endpoint.sessions.describe_session(session, endpoint.sessions.url)
+    trained = []
+    async with httpx.AsyncClient(
+        base_url=described["base_url"].removesuffix("/v1"),
+        headers={"authorization": f"Bearer {described['token']}"},
+        timeout=60.0,
+    ) as client:
+        for request in recording.requests:
+            num_answered = len(engine.answered)
+            engine.texts.extend([] if request.text is None else [request.text])
+            await _send(client, request)
+            assert not engine.texts
+            if request.text is None:
+                continue
+            (answered,) = engine.answered[num_answered:]
+            prompt = engine.decode(answered[0])
+            assert all(text in prompt for text in _last_texts(request))
+            if not _is_untrained(request):
+                trained.append(answered)
+    return trained
 
 
 async def _send(client: httpx.AsyncClient, request: RecordedRequest) -> None:
@@ -131,23 +149,21 @@ def _texts(value: Any) -> Iterator[str]:
                 yield from _texts(member)
 
 
-def _check_counts(endpoint: ServedEndpoint, recording: ClientRecording) -> None:
-    for metric, label, expected in (
-        (episode_metrics.ENDPOINT_SEQUENCES, "reason", recording.further_sequences),
-        (episode_metrics.ENDPOINT_REFUSED, "code", recording.refused),
-    ):
-        counts: Counter[str] = Counter()
-        for family in endpoint.parts.exporter.registry.collect():
-            for sample in family.samples:
-                if sample.name == metric.name and sample.value:
-                    counts[sample.labels[label]] += int(sample.value)
-        assert counts == expected
-    assert endpoint.count(episode_metrics.ENDPOINT_REPLACED) == recording.num_replaced
+def _counts(endpoint: ServedEndpoint) -> Counter[str]:
+    """Further sequences by reason, refused requests by code, and replaced settings, so far."""
+    labels = {
+        episode_metrics.ENDPOINT_SEQUENCES.name: "reason",
+        episode_metrics.ENDPOINT_REFUSED.name: "code",
+    }
+    counts = Counter({REPLACED: int(endpoint.count(episode_metrics.ENDPOINT_REPLACED))})
+    for family in endpoint.parts.exporter.registry.collect():
+        for sample in family.samples:
+            if sample.name in labels:
+                counts[sample.labels[labels[sample.name]]] += int(sample.value)
+    return counts
 
 
-def _check_tokens(
-    rollout: Rollout, task_prompt: Any, trained: list[tuple[list[int], list[int]]]
-) -> None:
+def _check_tokens(rollout: Rollout, task_prompt: Any, trained: list[Tokens]) -> None:
     """The engine's tokens are recorded, and each prompt begins with all of its sequence before."""
     assert rollout.episode is not None
     recorded = []
