@@ -32,7 +32,7 @@ def clients_table() -> str:
     seen = {row["client"]: row for row in json.loads(RESULT.read_text())["figures"]["rows"]}
     packages = dict.fromkeys(client.package for client in CLIENTS)
     return table(
-        ("client", "API", "to set", "seen in two episodes"),
+        ("client", "API", "to set", "seen"),
         (
             _row([client for client in CLIENTS if client.package == package], seen)
             for package in packages

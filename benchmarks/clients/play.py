@@ -1,4 +1,4 @@
-"""Two episodes of one client with a real engine: `python -m benchmarks.clients.play NAME FOLDER
+"""Some episodes of one client with a real engine: `python -m benchmarks.clients.play NAME FOLDER
 [RECORDING]`; prints them as JSON.
 
 FOLDER: of the installed client. RECORDING: file for the requests of the longer episode.
@@ -12,6 +12,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ from rollcast.telemetry.exporter import Exporter
 from testkit.replay import replay_logprobs
 
 NUM_EPISODES = 2
+MAX_EPISODES = 8
+"""Played if the model, which answers without a call now and then, has called no tool so far."""
 QUESTION = "What is the weather in Rome?"
 PROGRAMS = Path(__file__).with_name("programs")
 
@@ -130,8 +133,10 @@ async def _play_episodes(
 ) -> dict[str, Any]:
     began = time.monotonic()
     task = make_task(config.recipe, None, 0, item)
-    rollouts = []
-    for index in range(NUM_EPISODES):
+    rollouts: list[Rollout] = []
+    for index in range(MAX_EPISODES):
+        if index >= NUM_EPISODES and (client.call_share == 0 or _num_calls(rollouts)):
+            break
         sampler = samplers.sampler(task, index, None)
         await sampler.run()
         await engine.observe()
@@ -149,7 +154,7 @@ async def _play_episodes(
         "reasons": [episode.reason for episode in episodes if episode.reason],
         "turns": len(turns),
         "calls_tools": client.call_share > 0,
-        "tool_calls": sum(turn.tool_calls for turn in turns),
+        "tool_calls": _num_calls(rollouts),
         "malformed_calls": sum(turn.malformed_calls for turn in turns),
         "prompt_tokens": [
             len(sequence) for rollout in rollouts for sequence in _prompts_of(rollout, task)
@@ -170,6 +175,15 @@ async def _play_episodes(
         ),
         **endpoint_counts(exporter),
     }
+
+
+def _num_calls(rollouts: Sequence[Rollout]) -> int:
+    return sum(
+        turn.tool_calls
+        for rollout in rollouts
+        if rollout.episode is not None
+        for turn in rollout.episode.turns
+    )
 
 
 def _prompts_of(rollout: Rollout, task: PromptTask) -> list[list[int]]:

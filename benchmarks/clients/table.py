@@ -115,7 +115,7 @@ CLIENTS = (
             "{bin}/qwen", "--auth-type", "openai", "--model", "{model}", "--yolo", "--safe-mode",
             "List the files here.",
         ),
-        max_length=65_536, call_share=5 / 6),
+        max_length=65_536),
 )  # fmt: skip
 TO_SET = {
     "openai-agents": 'nothing; chat: `set_default_openai_api("chat_completions")`',
