@@ -4,10 +4,11 @@ exact?
     python -m benchmarks.clients [--record] [NAME ...]
 
 Each client is installed into an environment of its own in the cache (PyPI or npm), and plays two
-episodes with a real engine and a tiny model that calls the client's tool (`scripted_model`). Writes
-results/clients.json: turns, calls, further sequences, refused and replaced settings, and the
-largest difference of a log-prob from plain Transformers. Exit status 1 if a client fails, needs a
-further sequence, or is not exact within 1e-4.
+episodes, or more until the tool was called, with a real engine and a tiny model that calls it
+(`scripted_model`). Writes results/clients.json: turns, calls, further sequences, refused and
+replaced settings, and the largest difference of a log-prob from plain Transformers. Exit status 1
+if a client fails, needs a further sequence, or is not exact within 1e-4. `python -m documents`
+writes the table of docs/episodes.md from it.
 
 --record also writes the requests of the longer episode, without the client's own texts, to
 tests/generator/endpoint/client_requests/. A core test sends them again.

@@ -92,7 +92,7 @@ CLIENTS = (
         {"command": "[ $((RANDOM % 3)) = 0 ] && echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"},
         "mini_swe_agent.py"),
     Client("google-adk", "google-adk", "chat", "get_weather", CITY, "google_adk.py"),
-    Client("codex", "codex", "responses", "shell", {"command": ["ls"]},
+    Client("codex", "codex", "responses", "exec_command", {"cmd": "ls"},
         command=(
             "{bin}/codex", "exec", "--skip-git-repo-check", "-c", "model_provider=rollcast",
             "-c", "model_providers.rollcast.name=rollcast", "-c",
