@@ -115,7 +115,7 @@ async def play(
             row = await _play_episodes(
                 client, config, engine, exporter, samplers, prompts[0], recorder
             )
-            if recorder is not None and recording is not None:
+            if recorder is not None and recording is not None and "failed" not in row["ends"]:
                 recorder.longest(folder / "requests").write(recording)
             return row
     finally:

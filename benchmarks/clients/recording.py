@@ -148,6 +148,9 @@ def _requests(file: Path, samples: Sequence[SampledText]) -> tuple[RecordedReque
     unused_samples = list(samples)
     requests = []
     for request in map(json.loads, file.read_text().splitlines()):
+        # Others ask whether the server is there.
+        if not request["path"].startswith("/v1/"):
+            continue
         is_sampled = request["path"] in SAMPLING_PATHS and request["status"] == 200
         sample = unused_samples.pop(0) if is_sampled else None
         recorded = RecordedRequest(
