@@ -1,4 +1,5 @@
-"""Writes docs/reference/*.md from the code: `python -m documents`.
+"""Writes docs/reference/*.md from the code, and the table of clients in docs/episodes.md:
+`python -m documents`.
 
 The tests notice when it was forgotten.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from documents.clients import with_clients_table
 from documents.commands import commands_page
 from documents.http_api import http_page
 from documents.metrics import metrics_page
@@ -15,6 +17,7 @@ from documents.python_api import python_page
 from documents.settings import settings_page
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+EPISODES = FOLDER.parent / "episodes.md"
 MARK = "\n<!-- Written by `python -m documents`. -->\n"
 
 
@@ -35,3 +38,4 @@ if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for name, text in generated().items():
         (FOLDER / name).write_text(text, encoding="utf-8")
+    EPISODES.write_text(with_clients_table(EPISODES.read_text()), encoding="utf-8")

@@ -1,13 +1,17 @@
 """Other people's agents, as they are, against the endpoint: are they matched, and are their tokens
 exact?
 
-    python -m benchmarks.clients [NAME ...]
+    python -m benchmarks.clients [--record] [NAME ...]
 
 Each client is installed into an environment of its own in the cache (PyPI or npm), and plays two
-episodes with a real engine and a tiny model that calls the client's tool (`scripted_model`). Writes
-results/clients.json: turns, calls, further sequences, refused and replaced settings, and the
-largest difference of a log-prob from plain Transformers. Exit status 1 if a client fails, needs a
-further sequence, or is not exact within 1e-4.
+episodes, or more until the tool was called, with a real engine and a tiny model that calls it
+(`scripted_model`). Writes results/clients.json: turns, calls, further sequences, refused and
+replaced settings, and the largest difference of a log-prob from plain Transformers. Exit status 1
+if a client fails, needs a further sequence, or is not exact within 1e-4. `python -m documents`
+writes the table of docs/episodes.md from it.
+
+--record also writes the requests of the longer episode, without the client's own texts, to
+tests/generator/endpoint/client_requests/. A core test sends them again.
 """
 
 from __future__ import annotations
@@ -26,6 +30,8 @@ CACHE = Path(__file__).parents[2] / ".cache" / "clients"
 INSTALL_SECONDS = 900.0
 PLAY_SECONDS = 1_200.0
 MAX_ERROR = 1e-4
+RECORDINGS = Path(__file__).parents[2] / "tests" / "generator" / "endpoint" / "client_requests"
+RECORD = "--record"
 
 
 def install(client: Client) -> Path:
@@ -57,10 +63,12 @@ def install(client: Client) -> Path:
     return folder
 
 
-def play(client: Client) -> dict[str, Any]:
+def play(client: Client, *, is_recorded: bool) -> dict[str, Any]:
     try:
         folder = install(client)
         command = [sys.executable, "-m", "benchmarks.clients.play", client.name, str(folder)]
+        if is_recorded:
+            command.append(str(RECORDINGS / f"{client.file_name}.json"))
         ended = subprocess.run(
             command, capture_output=True, text=True, timeout=PLAY_SECONDS, check=False
         )
@@ -83,13 +91,13 @@ def is_good(row: dict[str, Any]) -> bool:
 
 
 def main() -> int:
-    names = sys.argv[1:]
+    names = [name for name in sys.argv[1:] if name != RECORD]
     chosen = [
         client for client in CLIENTS if not names or any(name in client.name for name in names)
     ]
     rows = []
     for client in chosen:
-        rows.append(play(client))
+        rows.append(play(client, is_recorded=RECORD in sys.argv))
         rows[-1]["good"] = is_good(rows[-1])
         print(json.dumps(rows[-1]), flush=True)
     targets = {

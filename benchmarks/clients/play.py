@@ -1,7 +1,7 @@
-"""Two episodes of one client with a real engine: `python -m benchmarks.clients.play NAME FOLDER`;
-prints them as JSON.
+"""Some episodes of one client with a real engine: `python -m benchmarks.clients.play NAME FOLDER
+[RECORDING]`; prints them as JSON.
 
-FOLDER: of the installed client.
+FOLDER: of the installed client. RECORDING: file for the requests of the longer episode.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.clients.recording import Recorder, endpoint_counts
 from benchmarks.clients.scripted_model import write_scripted_model
 from benchmarks.clients.table import CLIENTS, Client
 from rollcast.config.run import RunConfig, parse_run_config
@@ -31,17 +33,13 @@ from rollcast.telemetry.exporter import Exporter
 from testkit.replay import replay_logprobs
 
 NUM_EPISODES = 2
+MAX_EPISODES = 8
+"""Played if the model, which answers without a call now and then, has called no tool so far."""
 QUESTION = "What is the weather in Rome?"
 PROGRAMS = Path(__file__).with_name("programs")
-COUNTED = {
-    "further_sequences": ("rollcast_endpoint_sequences_total", "reason"),
-    "refused": ("rollcast_endpoint_refused_requests_total", "code"),
-    "replaced": ("rollcast_endpoint_replaced_settings_total", "environment"),
-    "untrained_tokens": ("rollcast_endpoint_single_tokens_total", ""),
-}
 
 
-def make_config(client: Client, installed: Path, folder: Path) -> RunConfig:
+def make_config(client: Client, installed: Path, folder: Path, *, is_recorded: bool) -> RunConfig:
     write_scripted_model(
         folder / "model",
         client.tool,
@@ -55,10 +53,15 @@ def make_config(client: Client, installed: Path, folder: Path) -> RunConfig:
     os.environ["CLIENT_BIN"] = str(installed / "node_modules" / ".bin")
     os.environ["CLIENT_COMMAND"] = json.dumps(client.command)
     os.environ.update(client.variables)
+    command = [python, str(PROGRAMS / (client.program or "run_command.py"))]
+    if is_recorded:
+        command = [sys.executable, str(PROGRAMS / "recorded_client.py"), *command]
+        os.environ["RECORD_FOLDER"] = str(folder / "requests")
+        (folder / "requests").mkdir()
     environment = {
         "kind": "harness",
         "name": "client",
-        "command": [python, str(PROGRAMS / (client.program or "run_command.py"))],
+        "command": command,
         "reward": "verifier",
         "sampling": "run",
         "model_exit_codes": [1],
@@ -93,10 +96,12 @@ def make_config(client: Client, installed: Path, folder: Path) -> RunConfig:
     return parse_run_config(settings, source="benchmarks.clients")
 
 
-async def play(client: Client, installed: Path, folder: Path) -> dict[str, Any]:
-    config = make_config(client, installed, folder)
-    row = json.dumps({"prompt": QUESTION})
-    prompt = Prompt("1", "rows", QUESTION, row, "exact", environment="client", answer='"-"')
+async def play(
+    client: Client, installed: Path, folder: Path, recording: Path | None
+) -> dict[str, Any]:
+    config = make_config(client, installed, folder, is_recorded=recording is not None)
+    task_row = json.dumps({"prompt": QUESTION})
+    prompt = Prompt("1", "rows", QUESTION, task_row, "exact", environment="client", answer='"-"')
     prompts, _ = tokenize_prompts(
         load_tokenizer(config.model), [prompt], 256, config.tasks.prompt_format
     )
@@ -106,7 +111,13 @@ async def play(client: Client, installed: Path, folder: Path) -> dict[str, Any]:
         async with make_samplers(
             config.model, config.tasks, config.recipe, config.http, engine, exporter
         ) as samplers:
-            return await _play_episodes(client, config, engine, exporter, samplers, prompts[0])
+            recorder = None if recording is None else Recorder(client, engine, exporter)
+            row = await _play_episodes(
+                client, config, engine, exporter, samplers, prompts[0], recorder
+            )
+            if recorder is not None and recording is not None and "failed" not in row["ends"]:
+                recorder.longest(folder / "requests").write(recording)
+            return row
     finally:
         engine.shutdown()
 
@@ -118,15 +129,20 @@ async def _play_episodes(
     exporter: Exporter,
     samplers: Samplers,
     item: TokenizedPrompt,
+    recorder: Recorder | None,
 ) -> dict[str, Any]:
     began = time.monotonic()
     task = make_task(config.recipe, None, 0, item)
-    rollouts = []
-    for index in range(NUM_EPISODES):
+    rollouts: list[Rollout] = []
+    for index in range(MAX_EPISODES):
+        if index >= NUM_EPISODES and (client.call_share == 0 or _num_calls(rollouts)):
+            break
         sampler = samplers.sampler(task, index, None)
         await sampler.run()
         await engine.observe()
         rollouts.append(sampler.rollout())
+        if recorder is not None:
+            recorder.end_episode(rollouts[-1])
     episodes = [rollout.episode for rollout in rollouts if rollout.episode is not None]
     turns = [turn for episode in episodes for turn in episode.turns]
     return {
@@ -138,7 +154,7 @@ async def _play_episodes(
         "reasons": [episode.reason for episode in episodes if episode.reason],
         "turns": len(turns),
         "calls_tools": client.call_share > 0,
-        "tool_calls": sum(turn.tool_calls for turn in turns),
+        "tool_calls": _num_calls(rollouts),
         "malformed_calls": sum(turn.malformed_calls for turn in turns),
         "prompt_tokens": [
             len(sequence) for rollout in rollouts for sequence in _prompts_of(rollout, task)
@@ -157,8 +173,17 @@ async def _play_episodes(
         "largest_logprob_error": max(
             (_largest_error(rollout, task, config) for rollout in rollouts), default=None
         ),
-        **{name: _counts(exporter, *counted) for name, counted in COUNTED.items()},
+        **endpoint_counts(exporter),
     }
+
+
+def _num_calls(rollouts: Sequence[Rollout]) -> int:
+    return sum(
+        turn.tool_calls
+        for rollout in rollouts
+        if rollout.episode is not None
+        for turn in rollout.episode.turns
+    )
 
 
 def _prompts_of(rollout: Rollout, task: PromptTask) -> list[list[int]]:
@@ -182,25 +207,17 @@ def _largest_error(rollout: Rollout, task: PromptTask, config: RunConfig) -> flo
     return max(errors)
 
 
-def _counts(exporter: Exporter, metric: str, label: str) -> dict[str, float]:
-    counts: dict[str, float] = {}
-    for family in exporter.registry.collect():
-        for sample in family.samples:
-            if sample.name == metric and sample.value:
-                key = sample.labels.get(label, "all")
-                counts[key] = counts.get(key, 0.0) + sample.value
-    return counts
-
-
 def main() -> None:
-    name, installed = sys.argv[1:]
+    name, installed, *recordings = sys.argv[1:]
+    recording = Path(recordings[0]) if recordings else None
     (client,) = (client for client in CLIENTS if client.name == name)
     with tempfile.TemporaryDirectory(prefix="client-") as folder:
         config = parse_run_config(
             {"run": "clients", "model": {"path": folder}}, source="benchmarks.clients"
         )
         set_environment(config.generator)
-        print(json.dumps(asyncio.run(play(client, Path(installed), Path(folder)))), flush=True)
+        row = asyncio.run(play(client, Path(installed), Path(folder), recording))
+        print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

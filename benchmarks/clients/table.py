@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +43,11 @@ class Client:
     answer: str = ANSWER
     call_share: float = 2 / 3
     """Share of the model's turns that call the tool."""
+
+    @property
+    def file_name(self) -> str:
+        """Its name in letters that any file system takes."""
+        return re.sub(r"[^a-z0-9]+", "-", self.name.lower())
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -85,7 +91,8 @@ CLIENTS = (
     Client("mini-swe-agent", "mini-swe-agent", "chat", "bash",
         {"command": "[ $((RANDOM % 3)) = 0 ] && echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"},
         "mini_swe_agent.py"),
-    Client("codex", "codex", "responses", "shell", {"command": ["ls"]},
+    Client("google-adk", "google-adk", "chat", "get_weather", CITY, "google_adk.py"),
+    Client("codex", "codex", "responses", "exec_command", {"cmd": "ls"},
         command=(
             "{bin}/codex", "exec", "--skip-git-repo-check", "-c", "model_provider=rollcast",
             "-c", "model_providers.rollcast.name=rollcast", "-c",
@@ -101,4 +108,29 @@ CLIENTS = (
         max_length=65_536),
     Client("opencode", "opencode", "chat", "bash",
         {"command": "ls", "description": "List the files"}, "opencode.py", max_length=32_768),
+    Client("qwen-code", "qwen-code", "chat", "run_shell_command",
+        {"command": "ls", "is_background": False},
+        command=(
+            # Without --safe-mode an agent in the background also extracts memories of the chat.
+            "{bin}/qwen", "--auth-type", "openai", "--model", "{model}", "--yolo", "--safe-mode",
+            "List the files here.",
+        ),
+        max_length=65_536),
 )  # fmt: skip
+TO_SET = {
+    "openai-agents": 'nothing; chat: `set_default_openai_api("chat_completions")`',
+    "pydantic-ai": "`OpenAIChatModel(MODEL)`",
+    "smolagents": "`OpenAIServerModel(MODEL, api_base=URL, api_key=KEY)`",
+    "langchain": "`ChatOpenAI(model=MODEL)`",
+    "langgraph": "`ChatOpenAI(model=MODEL)`",
+    "litellm": '`completion("openai/MODEL", api_base=URL)`',
+    "anthropic": "nothing",
+    "mini-swe-agent": '`LitellmModel("openai/MODEL", model_kwargs={"api_base": URL})`',
+    "google-adk": '`LiteLlm("openai/MODEL")`',
+    "codex": "`config.toml`, as above",
+    "claude-code": "nothing; Node.js 22",
+    "opencode": "`opencode.json`: a provider of `@ai-sdk/openai-compatible`",
+    "qwen-code": "`--auth-type openai --model MODEL --safe-mode`; Node.js 22",
+}
+"""What a user sets besides the session's variables, by the list of packages: a column of the table
+in docs/episodes.md."""

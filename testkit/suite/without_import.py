@@ -93,6 +93,8 @@ LINKS = (
             "documents/*",
             "Makefile",
             ".ci/run",
+            "benchmarks/results/clients.json",
+            "requirements/clients.yaml",
         ),
         "documents are read, and their commands compared with the code",
     ),
@@ -138,6 +140,16 @@ LINKS = (
         ("tests/local/test_calculator_example.py", "tests/trainer/test_scalerl_step.py"),
         ("examples/*",),
         "run",
+    ),
+    Link(
+        ("tests/generator/endpoint/test_client_requests.py",),
+        ("tests/generator/endpoint/client_requests/*",),
+        "recorded requests are sent again",
+    ),
+    Link(
+        ("tests/generator/endpoint/test_documented_fields.py",),
+        ("docs/episodes.md",),
+        "its table is compared with the check of requests",
     ),
     Link(("tests/suite/*.py",), ("tests/*.json",), "the ledger and the records are read"),
 )
