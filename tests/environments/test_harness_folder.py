@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from rollcast.environments.harness.program import HarnessProgram
 from rollcast.generator.endpoint.programs import SessionPrograms
 from testkit.system.harness import wait_for
 
@@ -39,6 +41,21 @@ def has_ended(process: psutil.Process) -> bool:
     with suppress(psutil.NoSuchProcess):
         return process.status() == psutil.STATUS_ZOMBIE
     return True
+
+
+async def test_a_program_finds_its_folder_by_each_of_its_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PWD", "/somewhere/else")
+    code = "import os; print({os.getcwd(), os.environ['PWD'], os.environ['TMPDIR']})"
+    program = await HarnessProgram.start([sys.executable, "-c", code], {})
+    try:
+        assert await program.wait(60)
+        folders = ast.literal_eval(program.last_lines)
+        assert len(folders) == 1
+        assert "rollcast-harness-" in folders.pop()
+    finally:
+        await program.end()
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

@@ -86,7 +86,14 @@ class HarnessProgram:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 cwd=folder,
-                env={**inherited_variables(), "TMPDIR": str(folder), **home, **variables},
+                # Some programs, opencode for one, look for their folder in PWD.
+                env={
+                    **inherited_variables(),
+                    "PWD": str(folder),
+                    "TMPDIR": str(folder),
+                    **home,
+                    **variables,
+                },
                 start_new_session=True,
             )
         except BaseException as error:
