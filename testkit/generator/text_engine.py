@@ -37,15 +37,15 @@ class TextEngine:
         token_ids = self.encode(text)[: request.max_tokens]
         self.answered.append((list(request.token_ids), token_ids))
         has_ended = token_ids[-1] in (self.tokenizer.eos_token_id, *request.stop_token_ids)
-        is_stopped = any(stop in text for stop in request.stop)
+        stop_text = next((stop for stop in request.stop if stop in text), None)
         return Sampled(
             request_id=f"request-{len(self.answered)}",
             token_ids=token_ids,
             logprobs=[-1.0] * len(token_ids),
             spans=[VersionSpan(self.version, 0, len(token_ids))],
-            finish="stop" if has_ended or is_stopped else "length",
+            finish="length" if stop_text is None and not has_ended else "stop",
             num_cached_tokens=len(request.token_ids),
-            stopped_by_text=is_stopped and not has_ended,
+            stop_text=None if has_ended else stop_text,
         )
 
     def encode(self, text: str) -> list[int]:
