@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from rollcast.generator.endpoint.protocol import ChatParameters, read_request
+from rollcast.generator.endpoint.chat_request import ChatRequest
+from rollcast.generator.endpoint.protocol import read_request
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.rollouts.records import Sampling
 
@@ -65,9 +66,9 @@ def rows() -> dict[str, tuple[str, str]]:
 
 
 def outcome(fields: dict[str, Any], *, replaces: bool) -> str:
-    plain = read_request(CHAT, "tiny", RUN, replaces=False)
+    plain = read_request(CHAT, "tiny", RUN, replaces=False, is_retry=None)
     try:
-        request = read_request({**CHAT, **fields}, "tiny", RUN, replaces=replaces)
+        request = read_request({**CHAT, **fields}, "tiny", RUN, replaces=replaces, is_retry=None)
     except RefusedRequestError:
         return "refused"
     if request.replaced:
@@ -78,7 +79,7 @@ def outcome(fields: dict[str, Any], *, replaces: bool) -> str:
     return "ignored" if request == plain else _used(request, fields)
 
 
-def _used(request: ChatParameters, fields: dict[str, Any]) -> str:
+def _used(request: ChatRequest, fields: dict[str, Any]) -> str:
     used = (request.max_tokens, request.stop)
     (value,) = fields.values()
     expected = (value, ()) if isinstance(value, int) else (None, tuple(value))
