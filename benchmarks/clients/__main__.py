@@ -6,9 +6,10 @@ exact?
 Each client is installed into an environment of its own in the cache (PyPI or npm), and plays two
 episodes, or more until the tool was called, with a real engine and a tiny model that calls it
 (`scripted_model`). Writes results/clients.json: turns, calls, further sequences, refused and
-replaced settings, and the largest difference of a log-prob from plain Transformers. Exit status 1
-if a client fails, needs a further sequence, or is not exact within 1e-4. `python -m documents`
-writes the table of docs/episodes.md from it.
+replaced settings, other hosts that it asks (by strace, if that is there), and the largest
+difference of a log-prob from plain Transformers. Exit status 1 if a client fails, needs a further
+sequence although it does not rewrite its history, is not exact within 1e-4, or asks other hosts
+although it should not. `python -m documents` writes the table of docs/episodes.md from it.
 
 --record also writes the requests of the longer episode, without the client's own texts, to
 tests/generator/endpoint/client_requests/. A core test sends them again.
@@ -80,11 +81,12 @@ def play(client: Client, *, is_recorded: bool) -> dict[str, Any]:
     return row
 
 
-def is_good(row: dict[str, Any]) -> bool:
+def is_good(client: Client, row: dict[str, Any]) -> bool:
     return (
         "failed" not in row
         and "failed" not in row["ends"]
-        and not row["further_sequences"]
+        and (client.rewrites_history or not row["further_sequences"])
+        and (not client.stays_here or not row["other_hosts"])
         and (row["tool_calls"] > row["malformed_calls"] or not row["calls_tools"])
         and row["largest_logprob_error"] < MAX_ERROR
     )
@@ -98,10 +100,11 @@ def main() -> int:
     rows = []
     for client in chosen:
         rows.append(play(client, is_recorded=RECORD in sys.argv))
-        rows[-1]["good"] = is_good(rows[-1])
+        rows[-1]["good"] = is_good(client, rows[-1])
         print(json.dumps(rows[-1]), flush=True)
     targets = {
-        "each is matched without a further sequence, and exact": all(row["good"] for row in rows)
+        "each is matched without a further sequence, except where it rewrites its history, and "
+        "exact": all(row["good"] for row in rows)
     }
     if len(chosen) == len(CLIENTS):
         write_result("clients", {"targets": targets, "rows": rows})

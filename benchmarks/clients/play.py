@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.clients.other_hosts import other_hosts, watched
 from benchmarks.clients.recording import Recorder, endpoint_counts
 from benchmarks.clients.scripted_model import write_scripted_model
 from benchmarks.clients.table import CLIENTS, Client
@@ -61,7 +62,7 @@ def make_config(client: Client, installed: Path, folder: Path, *, is_recorded: b
     environment = {
         "kind": "harness",
         "name": "client",
-        "command": command,
+        "command": watched(command, folder / "connections"),
         "reward": "verifier",
         "sampling": "run",
         "model_exit_codes": [1],
@@ -170,6 +171,7 @@ async def _play_episodes(
             if rollout.episode is not None
             for turn in rollout.episode.turns
         ),
+        "other_hosts": other_hosts(Path(config.folder) / "connections"),
         "largest_logprob_error": max(
             (_largest_error(rollout, task, config) for rollout in rollouts), default=None
         ),

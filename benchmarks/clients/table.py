@@ -43,6 +43,10 @@ class Client:
     answer: str = ANSWER
     call_share: float = 2 / 3
     """Share of the model's turns that call the tool."""
+    rewrites_history: bool = False
+    """Whether it sends its own turns back as another text, so that every turn is a sequence."""
+    stays_here: bool = False
+    """Whether a connection to another host is a failure."""
 
     @property
     def file_name(self) -> str:
@@ -78,7 +82,9 @@ CLIENTS = (
     Client("pydantic-ai, text", "pydantic-ai", "chat", "get_weather", CITY, "pydantic_agent.py"),
     Client("pydantic-ai, output type", "pydantic-ai", "chat", "final_result",
         {"city": "Rome", "degrees": 20}, "pydantic_agent.py", variables={"OUTPUT_TYPE": "1"}),
-    Client("smolagents, tools", "smolagents", "chat", "get_weather", CITY, "smol_agent.py"),
+    Client("smolagents, tools", "smolagents", "chat", "get_weather", CITY, "smol_agent.py",
+        # A call comes back as text: "Calling tools: [...]".
+        rewrites_history=True),
     Client("smolagents, code", "smolagents", "chat", "none", {}, "smol_agent.py",
         variables={"CODE": "1"}, answer=CODE_ANSWER, call_share=0.0),
     Client("langchain, agent", "langchain", "chat", "get_weather", CITY, "langchain_agent.py"),
@@ -99,13 +105,17 @@ CLIENTS = (
             "model_providers.rollcast.base_url={base_url}",
             "-c", "model_providers.rollcast.wire_api=responses",
             "-c", "model_providers.rollcast.env_key=OPENAI_API_KEY",
+            # It asks OpenAI and GitHub for experiments, updates and plugins otherwise.
+            "-c", "analytics.enabled=false", "-c", "check_for_update_on_startup=false",
+            "-c", "features.plugins=false", "-c", "features.apps=false",
             "-m", "{model}", "List the files here.",
         ),
-        max_length=32_768),
+        max_length=32_768, stays_here=True),
     Client("claude-code", "claude-code", "messages", "Bash",
         {"command": "ls", "description": "List the files"},
         command=("{bin}/claude", "-p", "List the files here.", "--allowedTools", "Bash"),
-        max_length=65_536),
+        max_length=65_536, stays_here=True,
+        variables={"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}),
     Client("opencode", "opencode", "chat", "bash",
         {"command": "ls", "description": "List the files"}, "opencode.py", max_length=32_768),
     Client("qwen-code", "qwen-code", "chat", "run_shell_command",
@@ -128,7 +138,7 @@ TO_SET = {
     "mini-swe-agent": '`LitellmModel("openai/MODEL", model_kwargs={"api_base": URL})`',
     "google-adk": '`LiteLlm("openai/MODEL")`',
     "codex": "`config.toml`, as above",
-    "claude-code": "nothing; Node.js 22",
+    "claude-code": "`CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1`; Node.js 22",
     "opencode": "`opencode.json`: a provider of `@ai-sdk/openai-compatible`",
     "qwen-code": "`--auth-type openai --model MODEL --safe-mode`; Node.js 22",
 }
