@@ -1,6 +1,6 @@
 #!/bin/sh
 # release_proofs.sh PYTHON ENVIRONMENT: the chart's checks that `make test` and `make proofs` skip; checkpoints on a
-# server that speaks S3; loggers with their real packages. One that is skipped here is a failure.
+# server that speaks S3; loggers and agents of others with their real packages. One that is skipped here is a failure.
 #   ROLLCAST_SHARED_DATA  folder whose crds/ has the definitions of JobSet, KEDA and the Prometheus operator
 #   ROLLCAST_WEB          1 = links of the documents to the web are followed as well; others may be away, so nobody has to
 #   ROLLCAST_CHECKOV      a checkov program; where it is not set, checkov is installed into .cache/proofs/checkov
@@ -44,6 +44,8 @@ if grep -q "<skipped" "$proofs/report.xml" "$proofs/s3.xml" "$proofs/loggers.xml
 	echo "some checks were skipped, see above: nothing is proven by those" >&2
 	exit 1
 fi
+# Agents of others as their authors release them: the core tests send requests that were recorded from them.
+"$environment/bin/python" -m benchmarks.clients
 if [ "${ROLLCAST_WEB:-0}" = 1 ]; then
 	if [ ! -x "$proofs/links/bin/linkchecker" ]; then
 		"$python" -m venv "$proofs/links"

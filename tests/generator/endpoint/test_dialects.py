@@ -587,3 +587,39 @@ async def test_untrained_requests_wait_for_a_place_and_end_with_their_episode(
     task = episode_task(53, 1, LengthBudget(max_tokens=20))
     await play_session(endpoint, task, program)
     assert not endpoint.sessions._sessions, "nothing is kept"
+
+
+async def test_an_episode_with_many_untrained_requests_leaves_places_to_others(
+    versions: Versions, endpoint: ServedEndpoint
+) -> None:
+    num_requests = 6 * MOST_SINGLE_CALLS
+    started = asyncio.Event()
+    other_answered = asyncio.Event()
+    answered_before: list[int] = []
+
+    async def title(client: Any) -> Any:
+        return await client.chat.completions.create(
+            model=f"{MODEL}-untrained", messages=[USER], max_tokens=20
+        )
+
+    async def eager(client: Any, session: HarnessSession) -> None:
+        requests = [asyncio.create_task(title(client)) for _ in range(num_requests)]
+        async with asyncio.timeout(60):
+            while session.num_open_requests < num_requests:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            started.set()
+            await other_answered.wait()
+            answered_before.append(sum(request.done() for request in requests))
+            assert all(answer.choices for answer in await asyncio.gather(*requests))
+
+    async def other(client: Any, session: HarnessSession) -> None:
+        await started.wait()
+        await title(client)
+        other_answered.set()
+
+    limits = LengthBudget(max_tokens=20)
+    await asyncio.gather(
+        play_session(endpoint, episode_task(54, 1, limits), eager),
+        play_session(endpoint, episode_task(55, 1, limits), other),
+    )
+    assert answered_before[0] < num_requests / 2

@@ -103,6 +103,9 @@ class HarnessSession:
         self._idle_since = time.monotonic()
         self._num_untrained = 0
         """Requests that the episode's program had answered without being trained on."""
+        self.untrained_lock = asyncio.Lock()
+        """Held by the one of them that samples or waits for a place, so that a program which sends
+        many leaves places to other episodes."""
 
     @property
     def num_running(self) -> int:

@@ -9,7 +9,7 @@ session (any thread) -> enter -> sampled as in any session -> leave: its record 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 
 import numpy as np
 
@@ -48,7 +48,8 @@ class SingleSession(HarnessSession):
         super().__init__(task, HarnessEnvironment(name="none"), parts, record)
         self._calls = calls
         self._episode = episode
-        self._has_place = False
+        self._held = ExitStack()
+        """Gives back what it waited for."""
 
     @asynccontextmanager
     async def turn(
@@ -67,8 +68,7 @@ class SingleSession(HarnessSession):
                 async with super().turn(request, end, max_tokens) as tokens:
                     yield tokens
             finally:
-                if self._has_place:
-                    self._calls.give_place()
+                self._held.close()
                 if self._episode is not None:
                     self._episode.leave_untrained(self)
         finally:
@@ -76,8 +76,11 @@ class SingleSession(HarnessSession):
 
     async def reserve(self, request: object, max_tokens: int | None) -> int:
         """Take a place, and the tokens. Raises RefusedRequestError."""
+        if self._episode is not None:
+            await self._episode.untrained_lock.acquire()
+            self._held.callback(self._episode.untrained_lock.release)
         await self._calls.take_place(may_wait=self._episode is not None)
-        self._has_place = True
+        self._held.callback(self._calls.give_place)
         return await super().reserve(request, max_tokens)
 
 
