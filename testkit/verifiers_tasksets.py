@@ -64,6 +64,8 @@ AGENT = """        import asyncio
         elif data.mode == "raises":
             raise ValueError("no idea")
         elif data.mode == "exits":
+            raise SystemExit("the game is over")
+        elif data.mode == "task exits":
             async def end():
                 raise SystemExit("the game is over")
 

@@ -85,8 +85,9 @@ def is_good(client: Client, row: dict[str, Any]) -> bool:
     return (
         "failed" not in row
         and "failed" not in row["ends"]
-        and (client.rewrites_history or not row["further_sequences"])
-        and (not client.stays_here or not row["other_hosts"])
+        and set(row["further_sequences"]) <= ({"rewritten"} if client.rewrites_history else set())
+        # Without strace it is not known.
+        and (not client.stays_here or row["other_hosts"] == {})
         and (row["tool_calls"] > row["malformed_calls"] or not row["calls_tools"])
         and row["largest_logprob_error"] < MAX_ERROR
     )

@@ -54,6 +54,8 @@ def make_config(client: Client, installed: Path, folder: Path, *, is_recorded: b
     os.environ["CLIENT_BIN"] = str(installed / "node_modules" / ".bin")
     os.environ["CLIENT_COMMAND"] = json.dumps(client.command)
     os.environ.update(client.variables)
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        del os.environ[name]
     command = [python, str(PROGRAMS / (client.program or "run_command.py"))]
     if is_recorded:
         command = [sys.executable, str(PROGRAMS / "recorded_client.py"), *command]

@@ -1,8 +1,8 @@
 """Makes a recording of one client's episode, without the client's own texts.
 
-A text of more than 40 characters, a description and a path become four words that depend on the
-text alone, so that a history still begins with the one before. Roles, names, types, structure and
-the model's own texts are kept.
+Contents of messages, descriptions, paths, identifiers and texts of more than 40 characters become
+four words that depend on the text alone, so that a history still begins with the one before. Roles,
+names, types, structure and the model's own texts are kept. Metadata of a client is left out.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ WORDS = (
     "willow", "yew",
 )  # fmt: skip
 MODELS_ITEMS = frozenset({"function_call", "custom_tool_call", "tool_use", "reasoning"})
+TEXT_FIELDS = frozenset({"content", "description", "output", "prompt_cache_key", "text", "title"})
+METADATA_FIELDS = frozenset({"client_metadata", "metadata"})
 PATH = re.compile(r"(^|[\s'\"=(:])/\w+")
+IDENTIFIER = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-")
 
 
 COUNTED = {
@@ -179,7 +182,8 @@ def neutral_body(body: dict[str, Any] | None) -> dict[str, Any] | None:
 
 def _neutral(value: Any) -> Any:
     if isinstance(value, str):
-        is_kept = len(value) <= MAX_KEPT_CHARACTERS and not PATH.search(value)
+        is_kept = len(value) <= MAX_KEPT_CHARACTERS
+        is_kept = is_kept and not PATH.search(value) and not IDENTIFIER.search(value)
         return value if is_kept else filler(value)
     if isinstance(value, list):
         return [_neutral(element) for element in value]
@@ -190,9 +194,10 @@ def _neutral(value: Any) -> Any:
         return value
     return {
         name: filler(member)
-        if name in ("description", "title") and isinstance(member, str)
+        if name in TEXT_FIELDS and isinstance(member, str) and member
         else _neutral(member)
         for name, member in value.items()
+        if name not in METADATA_FIELDS
     }
 
 

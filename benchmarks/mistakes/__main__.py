@@ -5,9 +5,10 @@
 A tiny model takes one action for each task. With a probability of a fourth it calls a tool that is
 not there, after which the agent ends with exit code 1, as openai-agents does; its answers have a
 reward of 1 or 0.5 by chance. Each seed runs `rollcast up` twice: with `model_exit_codes: [1]`, and
-as reference without. Both make as many steps. Writes results/mistakes.json: the probability of
-the call by the weights before and after, computed by plain Transformers, and the share of the call
-among the first and the last actions. Exit status 1 if a target is missed.
+as reference without. The model is the same for all seeds. Writes results/mistakes.json: steps, the
+probabilities of the call and of the answer by the weights before and after, computed by plain
+Transformers, and the share of the call among the first and the last actions. Exit status 1 if a
+target is missed.
 """
 
 from __future__ import annotations
@@ -36,15 +37,17 @@ fourth."""
 ROWS = [{"prompt": f"task {number}"} for number in range(64)]
 MAX_LENGTH = 1_024
 CALL_SHARE = 0.25
+ANSWER = "Five."
 LIMIT_SECONDS = 1_500.0
 MAX_SHARE_WITH = 0.05
+MIN_ANSWER_SHARE_WITH = 0.9
 MAX_FALL_WITHOUT = 0.1
 """Largest fall, as a part of the share at the beginning."""
 
 
 def run_once(folder: Path, seed: int, codes: list[int], num_steps: int) -> dict[str, Any]:
     """One run, as a user starts it."""
-    write_scripted_model(folder / "model", "browse", {}, "Five.", MAX_LENGTH, CALL_SHARE)
+    write_scripted_model(folder / "model", "browse", {}, ANSWER, MAX_LENGTH, CALL_SHARE)
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     (folder / "run.yaml").write_text(yaml.safe_dump(settings_of(seed, codes, num_steps)))
     log = folder / "actions"
@@ -63,32 +66,37 @@ def run_once(folder: Path, seed: int, codes: list[int], num_steps: int) -> dict[
             f"seed {seed}: exit status {ended.returncode}: "
             f"{ended.stdout[-800:]}{ended.stderr[-800:]}"
         )
-    before, after = (call_probability(folder / name) for name in ("model", "runs/mistakes/model"))
+    before, after = (
+        action_probabilities(folder / name) for name in ("model", "runs/mistakes/model")
+    )
+    steps = (folder / "runs" / "mistakes" / "steps.jsonl").read_text().splitlines()
     actions = [int(line.split()[1]) for line in sorted(log.read_text().splitlines())]
     return {
         "seed": seed,
         "model_exit_codes": codes,
         "seconds": round(time.monotonic() - started, 1),
-        "probability_before": round(before, 4),
-        "probability_after": round(after, 4),
+        "steps": len(steps),
+        "call_probability_before": round(before[0], 4),
+        "call_probability_after": round(after[0], 4),
+        "answer_probability_after": round(after[1], 4),
         "num_actions": len(actions),
         "first_share": round(sum(actions[:NUM_ACTIONS]) / NUM_ACTIONS, 4),
         "last_share": round(sum(actions[-NUM_ACTIONS:]) / NUM_ACTIONS, 4),
-        "said": [line for line in ended.stdout.splitlines() if "after an answered turn" in line][
-            -1:
-        ],
+        "warnings": [
+            line for line in ended.stdout.splitlines() if "after an answered turn" in line
+        ][-1:],
     }
 
 
-def call_probability(model_folder: Path) -> float:
-    """Mean probability over the rows that the model calls the tool."""
+def action_probabilities(model_folder: Path) -> tuple[float, float]:
+    """Mean probabilities over the rows that the model calls the tool, and that it answers."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     model = AutoModelForCausalLM.from_pretrained(model_folder).float().eval()
     tokenizer = AutoTokenizer.from_pretrained(model_folder)
-    call = tokenizer.convert_tokens_to_ids("<tool_call>")
-    probabilities = []
+    actions = tokenizer.convert_tokens_to_ids(["<tool_call>", ANSWER])
+    sums = [0.0, 0.0]
     for row in ROWS:
         token_ids = tokenizer.apply_chat_template(
             [{"role": "user", "content": row["prompt"]}],
@@ -99,8 +107,9 @@ def call_probability(model_folder: Path) -> float:
         )
         with torch.no_grad():
             logits = model(token_ids).logits[0, -1]
-        probabilities.append(float(logits.softmax(-1)[call]))
-    return sum(probabilities) / len(probabilities)
+        for index, probability in enumerate(logits.softmax(-1)[actions].tolist()):
+            sums[index] += probability
+    return sums[0] / len(ROWS), sums[1] / len(ROWS)
 
 
 def settings_of(seed: int, codes: list[int], num_steps: int) -> dict[str, Any]:
@@ -156,13 +165,16 @@ def main() -> int:
     punished = [row for row in rows if row["model_exit_codes"]]
     left_out = [row for row in rows if not row["model_exit_codes"]]
     targets = {
-        "with model_exit_codes the probability ends below 0.05": all(
-            row["probability_after"] < MAX_SHARE_WITH for row in punished
+        "with model_exit_codes the call's probability ends below 0.05, the answer's above 0.9": all(
+            row["call_probability_after"] < MAX_SHARE_WITH
+            and row["answer_probability_after"] > MIN_ANSWER_SHARE_WITH
+            for row in punished
         ),
-        "without it falls by less than a tenth": all(
-            row["probability_after"] > (1 - MAX_FALL_WITHOUT) * row["probability_before"]
+        "without the call's falls by less than a tenth": all(
+            row["call_probability_after"] > (1 - MAX_FALL_WITHOUT) * row["call_probability_before"]
             for row in left_out
         ),
+        "all make the same number of steps": len({row["steps"] for row in rows}) == 1,
     }
     write_result("mistakes", {"targets": targets, "rows": rows})
     return 0 if all(targets.values()) else 1

@@ -1,13 +1,13 @@
 """openai-agents 0.24 with its defaults, for one task: it speaks OpenAI's `/v1/responses`.
 
-A call of a tool that is not there ends it with exit code 1; run.yaml says whose mistake that is.
+A call of a tool that is not there ends it with exit code 3; run.yaml says whose mistake that is.
 """
 
 import json
 import os
 import sys
 
-from agents import Agent, Runner, function_tool, set_tracing_disabled
+from agents import Agent, ModelBehaviorError, Runner, function_tool, set_tracing_disabled
 
 # Traces would be sent to OpenAI.
 set_tracing_disabled(True)
@@ -29,4 +29,9 @@ agent = Agent(
     model=os.environ["ROLLCAST_MODEL"],
     tools=[function_tool(add), function_tool(multiply)],
 )
-print(Runner.run_sync(agent, json.load(sys.stdin)["prompt"], max_turns=8).final_output)
+try:
+    print(Runner.run_sync(agent, json.load(sys.stdin)["prompt"], max_turns=8).final_output)
+except ModelBehaviorError as error:
+    # Python ends with 1 for every other error, which is none of the model's.
+    print(error)
+    sys.exit(3)

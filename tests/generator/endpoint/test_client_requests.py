@@ -110,15 +110,18 @@ async def _send(client: httpx.AsyncClient, request: RecordedRequest) -> None:
     answer = await client.request(request.method, request.path, json=body, headers=request.headers)
     assert answer.status_code == request.status, answer.text
     if request.text is not None:
-        _check_answer(answer.text, request.text)
+        _check_answer(answer.text, request.text, request.path)
 
 
-def _check_answer(answer: str, text: str) -> None:
+def _check_answer(answer: str, text: str, path: str) -> None:
     """An answer in any dialect, streamed or whole, has the calls of the text, or its first line."""
     assert '{"error"' not in answer
+    assert '"type": "error"' not in answer
     calls = CALL.findall(text)
     for call in calls:
         assert json.dumps(json.loads(call)["name"]) in answer
+        # A response repeats the names of its request's tools.
+        assert path != "/v1/responses" or '"call_id"' in answer
     if not calls:
         (line, *_) = text.removesuffix("<|im_end|>").splitlines()
         assert json.dumps(line)[1:-1] in answer

@@ -119,6 +119,13 @@ def test_a_message_of_another_form_is_refused_with_its_place(message: str) -> No
     assert MESSAGES[message] in said
 
 
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("tools", ["5", "true", '"look"', '{"a": 1}'])
+def test_tools_that_are_no_list_are_refused(tools: str) -> None:
+    said = refused(f'{{"messages": [{{"role": "user", "content": "q"}}], "tools": {tools}}}')
+    assert said.startswith("400 tools")
+
+
 RIGHT = {
     '{"role": "developer", "content": "be brief"}': {"role": "system", "content": "be brief"},
     '{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}': {

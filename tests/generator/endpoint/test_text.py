@@ -94,7 +94,7 @@ def test_what_clients_change_of_a_message_does_not_matter() -> None:
 def test_stop_texts_are_bounded() -> None:
     assert turn_limits({}) == (None, ())
     assert turn_limits({"stop": "end"}) == (None, ("end",))
-    for wrong in (["a"] * 5, [""], [1], {"a": 1}, ["a" * 201]):
+    for wrong in ("", ["a"] * 5, [""], [1], {"a": 1}, ["a" * 201]):
         with pytest.raises(RefusedRequestError, match="at most 4 texts"):
             turn_limits({"stop": wrong})
 

@@ -123,6 +123,8 @@ async def test_failures_of_a_taskset_are_never_a_reward(agents: ServedEndpoint) 
         agents, sampler, rollout, "failed in verifiers: TaskError: task AgentsTask scoring"
     )
     sampler, rollout = await played(agents, mode="exits")
+    check_failed(agents, sampler, rollout, "failed in verifiers: SystemExit: the game is over")
+    sampler, rollout = await played(agents, mode="task exits")
     check_failed(agents, sampler, rollout, "failed in verifiers: HarnessError")
     sampler, rollout = await played(agents, mode="crash")
     check_failed(agents, sampler, rollout, "its process ended")

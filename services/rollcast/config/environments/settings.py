@@ -67,8 +67,8 @@ class SessionEnvironment(EnvironmentSettings):
     it is refused in a sentence. `run`: it is answered with the run's settings, and counted."""
     untrained_requests: Annotated[int, Field(ge=0, le=100_000)] = 64
     """Requests of one episode for the model `MODEL-untrained`: titles, summaries and judges, which
-    are answered and never trained. 0 = none. Enough for an agent of 60 turns that asks once a turn;
-    without a bound they were a way round budgets."""
+    are answered, one at a time, and never trained. 0 = none. Enough for an agent of 60 turns that
+    asks once a turn; without a bound they were a way round budgets."""
     parallel_requests: Annotated[int, Field(ge=1, le=1_024)] = 1
     """Requests that sample side by side although they state no max_tokens, or more than is left:
     each may use this part of the remaining budget. 1 = each may use all of it, and the next one

@@ -145,7 +145,7 @@ class HarnessProgram:
                     self._process.kill()
                 self._watching.cancel()
             await asyncio.to_thread(self._clean_up)
-        elif (self.exit_code or 0) >= 128:  # another one killed it
+        elif not 0 <= (self.exit_code or 0) < 128:  # it was killed, or its keeper was
             await asyncio.to_thread(self._clean_up)
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
         if self._lock is not None:

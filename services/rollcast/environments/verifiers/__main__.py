@@ -3,8 +3,8 @@
     python -m rollcast.environments.verifiers RUN.yaml NAME [--tasks N] [--seed S] > rows.jsonl
 
 NAME: of the environment in `tasks.environments`. Each row has the task's chat in `prompt`, and all
-that builds the task again in `task`. --tasks: so many, drawn by the seed; a taskset without an end
-needs it, and gives the tasks from number S x N on.
+that builds the task again in `task`. --tasks: that many, drawn by the seed. A taskset without an
+end needs it, and gives the tasks from number S x N on; those before are made too, which takes time.
 """
 
 import argparse
@@ -31,10 +31,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("run_file", metavar="RUN.yaml", type=Path)
     parser.add_argument("name", metavar="NAME")
     parser.add_argument("--tasks", metavar="N", type=positive)
-    parser.add_argument("--seed", metavar="S", type=positive_or_zero, default=0)
+    parser.add_argument("--seed", metavar="S", type=positive_or_zero)
     options = parser.parse_args(arguments)
+    if options.seed is not None and options.tasks is None:
+        parser.error("--seed chooses tasks: give their number as --tasks")
     try:
-        write_rows(find_settings(options.run_file, options.name), options.tasks, options.seed)
+        write_rows(find_settings(options.run_file, options.name), options.tasks, options.seed or 0)
     except UserError as error:
         print(error, file=sys.stderr)
         return 1

@@ -81,9 +81,10 @@ def find_missing_dependency(taskset: str) -> str | None:
 def environment_config(taskset: str, arguments: dict[str, Any]) -> Any:
     """verifiers' configuration of the environment.
 
-    A seat without a harness gets the taskset's own, else LOCAL_HARNESS. A seat runs as a process
-    here if it does not say where, and its harness needs no container. Raises ValueError for a seat
-    that runs in a cloud, which is verifiers' default.
+    A seat without a harness gets the taskset's own, else LOCAL_HARNESS. It runs as a process here
+    if it does not say where, and the harness is the environment's own choice and needs no
+    container: one that the run file names, such as verifiers' `bash`, may run commands of the
+    model. Raises ValueError for a seat that runs in a cloud, which is verifiers' default.
     """
     import verifiers.v1 as vf
 
@@ -102,10 +103,12 @@ def environment_config(taskset: str, arguments: dict[str, Any]) -> Any:
             **seat.model_dump(exclude_unset=True),
             **(config_fields.get(name) or {}),
         }
-        harness = seat_fields["harness"]["id"]
-        kind = vf.load_harness(vf.harness_config_type(harness)(id=harness))
-        if "runtime" not in seat_fields and not kind.NEEDS_CONTAINER:
-            seat_fields["runtime"] = {"type": "subprocess"}
+        is_named = "harness" in (config_fields.get(name) or {})
+        harness = None if is_named else seat_fields["harness"]["id"]
+        if harness is not None and "runtime" not in seat_fields:
+            kind = vf.load_harness(vf.harness_config_type(harness)(id=harness))
+            if not kind.NEEDS_CONTAINER:
+                seat_fields["runtime"] = {"type": "subprocess"}
         config_fields[name] = seat_fields
     config = vf.resolve_env_config(config_fields)
     for name in seats:
@@ -150,8 +153,8 @@ def make_row(task: Any) -> dict[str, Any]:
     }
 
 
-def chosen_tasks(tasks: Any, num_tasks: int | None, seed: int) -> Iterable[Any]:
-    """The tasks of a taskset, or so many: drawn from a taskset with an end, else the seed's block.
+def select_tasks(tasks: Any, num_tasks: int | None, seed: int) -> Iterable[Any]:
+    """All tasks, or that many: drawn from a taskset with an end, else the seed's block.
 
     Another seed gives other tasks of an endless one, if the number is the same. Raises ValueError
     for an endless one without a number.
@@ -176,8 +179,12 @@ def write_rows(
         import verifiers.v1 as vf
 
         tasks = vf.load_taskset(environment_config(taskset, arguments).taskset)
-        for task in chosen_tasks(tasks, num_tasks, seed):
+        num_written = 0
+        for task in select_tasks(tasks, num_tasks, seed):
             output.write(json.dumps(make_row(task)) + "\n")
+            num_written += 1
+        if num_tasks is not None and num_written < num_tasks:
+            raise ValueError(f"the taskset has {num_written} tasks, not {num_tasks}")
     except (Exception, SystemExit) as error:
         output.write(json.dumps({"failed": one_line(error)}) + "\n")
     output.flush()
@@ -286,7 +293,7 @@ class Rollouts:
             answer = outcome(await self._episode(request, variable))
         except asyncio.CancelledError:
             answer = {"failed": "cancelled"}
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             answer = {"failed": one_line(error)}
         finally:
             del os.environ[variable]
@@ -317,7 +324,10 @@ def make_task(
         except SystemExit as error:
             raise RuntimeError(f"SystemExit: {error.code}") from error
 
-    return asyncio.Task(run(), loop=loop, **options)
+    task = asyncio.Task(run(), loop=loop, **options)
+    # One that is cancelled before its first step never awaits it.
+    task.add_done_callback(lambda _: coroutine.close())
+    return task
 
 
 def send(writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:

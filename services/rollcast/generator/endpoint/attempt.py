@@ -78,6 +78,10 @@ class HarnessAttempt(BaseAttempt):
         """Of the program's trace, not checked."""
 
     @property
+    def start(self) -> Rollout | None:
+        return self.session.start
+
+    @property
     def has_ended_turn(self) -> bool:
         """Whether the program may have received a completed turn: only a first turn under way can
         be continued.

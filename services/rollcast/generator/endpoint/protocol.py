@@ -98,7 +98,6 @@ def read_request(
                 f"{name}: is the older form of tools, which is not served; send tools"
             )
     messages = read_messages(body["messages"])
-    tools = tuple(body.get("tools") or ()) if body.get("tool_choice") != "none" else ()
     replaced = other_settings(body, sampling, HONORED)
     # Under a grammar vLLM samples a call that is forced, and no second one if that is forbidden.
     if body.get("tool_choice") not in (None, "auto", "none"):
@@ -122,6 +121,7 @@ def read_request(
         raise RefusedRequestError(
             f"n = {request.n}: one request samples one completion; send {request.n} requests"
         )
+    tools = tuple(body.get("tools") or ()) if body.get("tool_choice") != "none" else ()
     max_tokens, stop = turn_limits(body)
     options = request.stream_options
     return ChatRequest(
@@ -235,8 +235,8 @@ def turn_limits(settings: Mapping[str, Any]) -> tuple[int | None, tuple[str, ...
     # By exact type: True is an int in Python.
     if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 1):
         raise RefusedRequestError(f"max_tokens = {max_tokens}: must be a number of at least 1")
-    stop = settings.get("stop") or []
-    stops = [stop] if isinstance(stop, str) else stop
+    stop = settings.get("stop")
+    stops = [stop] if isinstance(stop, str) else [] if stop is None else stop
     is_list = isinstance(stops, list) and all(isinstance(text, str) for text in stops)
     # Most stop texts that the OpenAI API takes.
     max_stops = 4

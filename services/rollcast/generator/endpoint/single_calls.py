@@ -1,8 +1,8 @@
 """Calls that nothing is trained on: a look at the policy by `curl`, or an agent's title, summary or
 judge.
 
-session (any thread) -> enter -> sampled as in any session -> leave: its record is thrown away,
-                          |                                          nothing is trained
+session (any thread) -> turn: waits for its place -> sampled as in any session
+                          |                              -> its record is thrown away
                           `- too many, no weights, no engine: refused
 """
 
@@ -34,7 +34,8 @@ class SingleSession(HarnessSession):
     """A session of no task, for one request; `episode` is the session of an episode whose program
     asks.
 
-    A request of an episode waits for a place; another one is refused if none is free.
+    A request of an episode waits for a place, and for the one before it of the same episode;
+    another one is refused if no place is free.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class SingleSession(HarnessSession):
         self._calls = calls
         self._episode = episode
         self._held = ExitStack()
-        """Gives back what it waited for."""
+        """Releases of the lock and the place."""
 
     @asynccontextmanager
     async def turn(

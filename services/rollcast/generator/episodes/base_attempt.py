@@ -36,12 +36,17 @@ class BaseAttempt(ABC):
         self._settings = parts.settings[self._name]
         self._waits = Waits()
         self._created_at = time.monotonic()
-        self.start = start
+        self._start = start
         self.record = EpisodeRecord(engine, task, index, parts.max_sequence_tokens)
         self.stage: Stage = "start"
         """The present wait, or the last one."""
         self.graded: Graded | None = None
         """A verdict that was given with it; None = a verifier gives it."""
+
+    @property
+    def start(self) -> Rollout | None:
+        """A former owner's part of the first turn. None = there is none, or it was discarded."""
+        return self._start
 
     @property
     @abstractmethod

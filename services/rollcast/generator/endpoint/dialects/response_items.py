@@ -13,8 +13,10 @@ from rollcast.generator.vllm import protocol
 def read_items(items: list[Any], call_arguments: Mapping[str, str]) -> Iterator[Any]:
     """The items as vLLM's conversion takes them. Raises RefusedRequestError.
 
-    call_arguments: arguments as the model wrote them, by the id of the call.
+    call_arguments: arguments as the model wrote them, by the id of the call. They may be long, so
+    each is restored once.
     """
+    restorable = dict(call_arguments)
     for index, item in enumerate(items):
         if not isinstance(item, dict):
             raise RefusedRequestError(f"input.{index}: is not an object")
@@ -32,7 +34,7 @@ def read_items(items: list[Any], call_arguments: Mapping[str, str]) -> Iterator[
             case "message" if isinstance(item.get("role"), str):
                 yield {**item, "content": joined_text(item.get("content"))}
             case "custom_tool_call":
-                yield _as_written(item, call_arguments)
+                yield _restore_arguments(item, restorable)
             case "function_call_output" | "custom_tool_call_output":
                 yield item
             case kind:
@@ -41,13 +43,13 @@ def read_items(items: list[Any], call_arguments: Mapping[str, str]) -> Iterator[
                 )
 
 
-def _as_written(item: dict[str, Any], call_arguments: Mapping[str, str]) -> Any:
+def _restore_arguments(item: dict[str, Any], call_arguments: dict[str, str]) -> Any:
     """A custom call with the arguments that the model wrote, if the client sends the input that it
     received: the input alone does not say in which form the model wrote it.
     """
     utils = protocol.responses_utils()
     call_id = str(item.get("call_id"))
-    written = call_arguments.get(call_id)
+    written = call_arguments.pop(call_id, None)
     if written is None or utils.decode_custom_tool_input(written) != item.get("input"):
         return item
     return utils.ResponseFunctionToolCall(
