@@ -603,6 +603,7 @@ async def test_an_episode_with_many_untrained_requests_leaves_places_to_others(
         )
 
     async def eager(client: Any, session: HarnessSession) -> None:
+        await client.chat.completions.create(model=MODEL, messages=[USER], max_tokens=3)
         requests = [asyncio.create_task(title(client)) for _ in range(num_requests)]
         async with asyncio.timeout(60):
             while session.num_open_requests <= MOST_SINGLE_CALLS:  # noqa: ASYNC110
@@ -613,6 +614,7 @@ async def test_an_episode_with_many_untrained_requests_leaves_places_to_others(
             assert all(answer.choices for answer in await asyncio.gather(*requests))
 
     async def other(client: Any, session: HarnessSession) -> None:
+        await client.chat.completions.create(model=MODEL, messages=[USER], max_tokens=3)
         await started.wait()
         await title(client)
         other_answered.set()
