@@ -327,7 +327,7 @@ class LogProbability:
     def terms(self, inputs: LossInputs) -> torch.Tensor:
         return inputs.logprobs
 
-    def clamped_tokens(self, inputs: LossInputs) -> torch.Tensor:
+    def overflowing_tokens(self, inputs: LossInputs) -> torch.Tensor:
         return torch.zeros_like(inputs.logprobs, dtype=torch.bool)
 
 

@@ -244,14 +244,13 @@ def test_ratios_are_exported_and_written_down(tmp_path: Path) -> None:
     config, exporter = make_config(tmp_path, tmp_path), Exporter("r")
     config.run_folder.mkdir()
     ratios: dict[str, Any] = {
-        "ratios_cut_low": 0.125,
-        "ratios_cut_high": 0.25,
         "ratios_masked": 0.5,
         "effective_sample_share": 0.75,
         "generator_kl": 0.03125,
     }
+    clipped: dict[str, Any] = {"ratios_clipped_low": 0.125, "ratios_clipped_high": 0.25}
     without = UpdateStats(True, 0.1, 1.0, 0.0, 0.0, 0.0, 1.0, 9, 9, 1, 0.001)
-    stats = dataclasses.replace(without, **ratios)
+    stats = dataclasses.replace(without, **ratios, **clipped)
     make_reporter(config.run_folder, exporter).step(stats, 0.0)
     text = exporter.render().decode()
     for series in (
@@ -263,7 +262,8 @@ def test_ratios_are_exported_and_written_down(tmp_path: Path) -> None:
     ):
         assert f"rollcast_{series}" in text
     (line,) = (config.run_folder / "steps.jsonl").read_text().splitlines()
-    assert ratios.items() <= json.loads(line).items()
+    written = ratios | {"ratios_cut_low": 0.125, "ratios_cut_high": 0.25}
+    assert written.items() <= json.loads(line).items()
 
 
 def test_shares_that_are_not_known_are_no_series(tmp_path: Path) -> None:
@@ -281,8 +281,8 @@ def test_shares_that_are_not_known_are_no_series(tmp_path: Path) -> None:
         9,
         1,
         0.001,
-        ratios_cut_low=None,
-        ratios_cut_high=None,
+        ratios_clipped_low=None,
+        ratios_clipped_high=None,
     )
     make_reporter(config.run_folder, exporter).step(stats, 0.0)
     assert "rollcast_ratios_cut_share{" not in exporter.render().decode()

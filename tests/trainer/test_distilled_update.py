@@ -129,7 +129,7 @@ def test_an_update_equals_a_slow_float64_loop(
     assert stats.loss == pytest.approx(loss.item(), rel=1e-9)
     assert stats.teacher_kl == (pytest.approx(distance, rel=1e-9) if is_taught else None)
     gradients = dict(plain.named_parameters())
-    beta = learner.settings.betas[0]
+    beta = learner.optimizer_settings.betas[0]
     for name, weight in learner.policy.named_weights():
         moment = learner.optimizer.state[weight]["exp_avg"].full_tensor() / (1 - beta)
         torch.testing.assert_close(moment, gradients[name].grad, rtol=1e-7, atol=1e-10)

@@ -226,7 +226,9 @@ def test_the_phrase_carries_no_loss(
     config = make_config(untied_model, tmp_path, recipe=RECIPE)
     learner_group = LearnerGroup.build(config, ranks)
     learner = learner_group.learner
-    learner.settings = learner.settings.model_copy(update={"max_grad_norm": 1e9})
+    learner.optimizer_settings = learner.optimizer_settings.model_copy(
+        update={"max_grad_norm": 1e9}
+    )
     sequences = assemble(groups, config.recipe).sequences
     assert sum(int((~s.loss_mask).sum()) for s in sequences) >= len(PHRASE)
     learner_group.update(sequences)
@@ -235,7 +237,7 @@ def test_the_phrase_carries_no_loss(
     wrong = slow_gradient(plain, groups, phrase_carries_loss=True)
     moments = {
         name: learner.optimizer.state[weight]["exp_avg"].full_tensor().double()
-        / (1 - learner.settings.betas[0])
+        / (1 - learner.optimizer_settings.betas[0])
         for name, weight in learner.policy.named_weights()
     }
 
