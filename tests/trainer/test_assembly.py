@@ -30,7 +30,7 @@ from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.assembly import assemble, can_be_trained_on, shaped_reward
 from rollcast.trainer.control.group_filter import GroupFilter
 from rollcast.trainer.control.reporting import Reporter
-from rollcast.trainer.control.telemetry import GroupSignals, export_batch
+from rollcast.trainer.control.telemetry import GroupSignals, export_batch_statistics
 from rollcast.trainer.learner.step_sums import UpdateStats
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import make_answer_group, make_task
@@ -216,7 +216,7 @@ def test_truncation_and_interruption_are_exported_as_shares_of_the_batch() -> No
         rollout(i, 1.0, interrupted=i < 3, stop=StopReason.LENGTH if i == 7 else StopReason.END)
         for i in range(8)
     ]
-    statistics = export_batch(
+    statistics = export_batch_statistics(
         exporter := Exporter("r"), [group(0, rollouts[:4]), group(1, rollouts[4:])]
     )
     assert statistics["interrupted_ratio"] == 3 / 8

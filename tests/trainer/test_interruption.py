@@ -33,7 +33,7 @@ from rollcast.rollouts.records import (
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.assembly import assemble
 from rollcast.trainer.control.prompt_book import length_budget
-from rollcast.trainer.control.telemetry import export_batch
+from rollcast.trainer.control.telemetry import export_batch_statistics
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.wire.version import PolicyVersion
@@ -163,7 +163,7 @@ def test_thinking_stops_at_the_drawn_position_and_the_answer_follows(
             assert rollout.num_tokens <= BUDGET
     rollouts = sum(len(group.rollouts) for group in groups)
     assert 0 < interrupted < rollouts
-    statistics = export_batch(exporter := Exporter("r"), groups)
+    statistics = export_batch_statistics(exporter := Exporter("r"), groups)
     assert statistics["interrupted_ratio"] == interrupted / rollouts
     assert (
         f'rollcast_interrupted_ratio{{run="r"}} {interrupted / rollouts}'

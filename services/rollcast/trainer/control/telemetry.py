@@ -38,7 +38,7 @@ _EVALUATION_METRICS: tuple[tuple[Metric, str], ...] = (
 log = get_logger()
 
 
-def export_batch(exporter: Exporter, groups: Sequence[RolloutGroup]) -> dict[str, float]:
+def export_batch_statistics(exporter: Exporter, groups: Sequence[RolloutGroup]) -> dict[str, float]:
     """Statistics of a batch as it came, before any filter; exported and returned."""
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     rewards = verdicts(rollouts)
