@@ -67,9 +67,9 @@ def exact_token(log_ratio: float, advantage: float) -> tuple[Decimal, Decimal, D
 
 def unclamped(loss: ClippedSurrogate | Gspo, inputs: LossInputs) -> Tensor:
     """The formula as it stands in the papers, overflow and all."""
-    live = inputs.weights > 0
+    has_loss = inputs.weights > 0
     log_ratio = torch.where(
-        live, inputs.logprobs - inputs.generator_logprobs, torch.zeros_like(inputs.weights)
+        has_loss, inputs.logprobs - inputs.generator_logprobs, torch.zeros_like(inputs.weights)
     )
     ratio = log_ratio.exp()
     if isinstance(loss, Gspo):
@@ -77,7 +77,7 @@ def unclamped(loss: ClippedSurrogate | Gspo, inputs: LossInputs) -> Tensor:
         totals = log_ratio.new_zeros(number).index_add(0, inputs.rollout, log_ratio)
         lengths = (
             log_ratio.new_zeros(number)
-            .index_add(0, inputs.rollout, live.to(log_ratio.dtype))
+            .index_add(0, inputs.rollout, has_loss.to(log_ratio.dtype))
             .clamp(min=1)
         )
         ratio = (totals / lengths if loss.length_normalised else totals).exp()[inputs.rollout]
@@ -85,7 +85,7 @@ def unclamped(loss: ClippedSurrogate | Gspo, inputs: LossInputs) -> Tensor:
         ratio * inputs.advantages,
         ratio.clamp(1 - loss.clip_low, 1 + loss.clip_high) * inputs.advantages,
     )
-    return torch.where(live, terms, torch.zeros_like(terms))
+    return torch.where(has_loss, terms, torch.zeros_like(terms))
 
 
 def value_and_gradient(terms: Tensor, inputs: LossInputs) -> tuple[Tensor, Tensor]:

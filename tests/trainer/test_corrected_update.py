@@ -57,8 +57,8 @@ def slow_reinforce(model: Any, sequences: list[TrainingSequence]) -> Tensor:
             math.exp(p.item() - float(q)) for p, q in zip(own, s.generator_logprobs, strict=True)
         ]
         kept = [
-            bool(live) and LOW <= ratio <= HIGH
-            for live, ratio in zip(s.loss_mask, ratios, strict=True)
+            bool(has_loss) and LOW <= ratio <= HIGH
+            for has_loss, ratio in zip(s.loss_mask, ratios, strict=True)
         ]
         product = math.prod(ratio for ratio, is_kept in zip(ratios, kept, strict=True) if is_kept)
         for logprob, is_kept in zip(own, kept, strict=True):

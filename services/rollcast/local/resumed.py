@@ -28,7 +28,7 @@ EFFECTS_OF_CHANGES = {
     ),
     "tasks.prompt_format": "the curve's points from here on are of prompts that read differently",
 }
-"""Beginning of a setting's name -> what its change does to a resumed run, as the start prints it."""
+"""Beginning of a setting's name -> what its change does to a resumed run. The start prints it."""
 CHOSEN_ANEW = (
     "redis.port",
     "rpc.port",
