@@ -29,21 +29,14 @@ from rollcast.rollouts.records import (
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.assembly import assemble, can_be_trained_on, shaped_reward
 from rollcast.trainer.control.group_filter import GroupFilter
-from rollcast.trainer.control.reporting import Reporter
 from rollcast.trainer.control.telemetry import GroupSignals, export_batch_statistics
 from rollcast.trainer.learner.step_sums import UpdateStats
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import make_answer_group, make_task
-from testkit.trainer.states import make_state
+from testkit.trainer.states import make_reporter
 from tests.trainer.tiny_models import make_config
 
 V = PolicyVersion(1, 0)
-
-
-def make_reporter(folder: Path, exporter: Exporter) -> Reporter:
-    """Of a run without prompts."""
-    prompts: Any = None
-    return Reporter(make_state(folder), exporter, prompts, Recipe(), max_staleness=8, max_bytes=1)
 
 
 def rollout(

@@ -185,6 +185,20 @@ class Reporter:
             )
 
     def step(self, stats: UpdateStats, longest_ratio: float) -> None:
+        """Export, record and log one optimizer step."""
+        self._export_step(stats, longest_ratio)
+        if longest_ratio > LONGEST_GROUP_WARNING and self._may_warn("longest"):
+            log.warning(
+                "the longest groups nearly outlast the staleness window",
+                ratio=round(longest_ratio, 2),
+            )
+        step = self._state.progress.step
+        append_line(self._state.folder / files.STEPS, as_json(self._make_step_record(stats)))
+        self.mark("step", step=step)
+        reward = self._batch_statistics.get("reward_mean", 0.0)
+        log.info("step", step=step, reward=round(reward, 3))
+
+    def _export_step(self, stats: UpdateStats, longest_ratio: float) -> None:
         progress = self._state.progress
         set_gauge = self._exporter.set
         set_gauge(trainer_metrics.TRAINER_STEP, progress.step)
@@ -201,18 +215,16 @@ class Reporter:
         export_ratios(self._exporter, stats)
         set_gauge(trainer_metrics.LONGEST_GROUP_RATIO, longest_ratio)
         set_gauge(trainer_metrics.UNIQUE_PROMPTS, len(progress.uses))
-        uses_mean = sum(progress.uses.values()) / max(1, len(progress.uses))
-        set_gauge(trainer_metrics.PROMPT_USES, uses_mean)
+        set_gauge(trainer_metrics.PROMPT_USES, self._mean_prompt_uses)
         set_gauge(trainer_metrics.PROMPTS_RETIRED, self._state.curriculum.num_removed)
         self._exporter.add(trainer_metrics.TOKENS, stats.tokens, role="trainer")
         self._exporter.add(trainer_metrics.CLAMPED_RATIOS, stats.clamped_ratios)
         self._exporter.observe(trainer_metrics.STEP_SECONDS, stats.seconds)
-        if longest_ratio > LONGEST_GROUP_WARNING and self._may_warn("longest"):
-            log.warning(
-                "the longest groups nearly outlast the staleness window",
-                ratio=round(longest_ratio, 2),
-            )
-        record = StepRecord(
+
+    def _make_step_record(self, stats: UpdateStats) -> StepRecord:
+        """The line of steps.jsonl."""
+        progress = self._state.progress
+        return StepRecord(
             step=progress.step,
             at=time.time(),
             loss=stats.loss,
@@ -222,7 +234,7 @@ class Reporter:
             reference_kl=stats.kl,
             teacher_kl=stats.teacher_kl,
             unique_prompts=len(progress.uses),
-            prompt_uses_mean=uses_mean,
+            prompt_uses_mean=self._mean_prompt_uses,
             logprob_gap_mean=stats.logprob_gap_mean,
             logprob_gap_max=stats.logprob_gap_max,
             clamped_ratios=stats.clamped_ratios,
@@ -237,13 +249,11 @@ class Reporter:
             environment_metrics=self._batch_environment_metrics,
             **self._batch_statistics,
         )
-        append_line(self._state.folder / files.STEPS, as_json(record))
-        self.mark("step", step=progress.step)
-        log.info(
-            "step",
-            step=progress.step,
-            reward=round(self._batch_statistics.get("reward_mean", 0.0), 3),
-        )
+
+    @property
+    def _mean_prompt_uses(self) -> float:
+        uses = self._state.progress.uses
+        return sum(uses.values()) / max(1, len(uses))
 
     def _may_warn(self, about: str) -> bool:
         """The metric is updated every step; the log warns once a minute at most."""
