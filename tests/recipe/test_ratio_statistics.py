@@ -73,15 +73,15 @@ def test_a_clip_counts_the_tokens_whose_gradient_it_removes(settings: LossSettin
             has_gradient = bool(
                 (loss.terms(replace(inputs, logprobs=moved)) != loss.terms(inputs))[t]
             )
-            is_cut = inputs.weights[t].item() > 0 and not has_gradient
-            assert bool(low[t] | high[t]) == is_cut
+            is_clipped = inputs.weights[t].item() > 0 and not has_gradient
+            assert bool(low[t] | high[t]) == is_clipped
             assert not low[t] or inputs.advantages[t] < 0
             assert not high[t] or inputs.advantages[t] > 0
         sides = [sides[0] + int(low.sum()), sides[1] + int(high.sum())]
     assert min(sides) > 3
 
 
-def test_cispo_counts_truncated_ratios_and_reinforce_none() -> None:
+def test_cispo_counts_clipped_ratios_and_reinforce_none() -> None:
     inputs = random_inputs(5)
     ratios = (inputs.logprobs - inputs.generator_logprobs).exp()
     low, high = find_clipped_tokens(make_loss(CispoLoss(ratio_max=1.1)), inputs)
@@ -90,6 +90,6 @@ def test_cispo_counts_truncated_ratios_and_reinforce_none() -> None:
     assert not low.any()
     _, above_half = find_clipped_tokens(make_loss(CispoLoss(ratio_max=0.5)), inputs)
     assert torch.equal(above_half, (ratios > 0.5) & (inputs.weights > 0)), (
-        "a token without weight is not truncated"
+        "a token without weight is not clipped"
     )
     assert not any(side.any() for side in find_clipped_tokens(make_loss(ReinforceLoss()), inputs))

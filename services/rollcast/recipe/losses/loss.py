@@ -57,18 +57,18 @@ class Loss(Protocol):
 class ClippingLoss(Protocol):
     """A loss that names the tokens that it clips. A function of the user's own does not.
 
-    To clip is to bound the ratio by a number of the recipe. The bounded ratio has no gradient, so
-    the token has none either; in CISPO, whose paper calls it truncation, the token keeps one.
+    A token is clipped if its term takes a bound of the recipe in place of its ratio. It then has no
+    gradient, except in CISPO, whose ratio is a factor without gradient: the paper says truncated.
     """
 
     def clipped_tokens(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
-        """Return two [T] bool: the tokens whose ratio is clipped below its range, and those above
-        it; none if the weight is 0."""
+        """Return two [T] bool: the tokens whose term takes the lower bound, and those whose term
+        takes the upper one; none if the weight is 0."""
 
 
 def find_clipped_tokens(loss: Loss, inputs: LossInputs) -> tuple[Tensor, Tensor]:
-    """Return two [T] bool, the tokens that the loss clips below and above; none if the loss does
-    not name them.
+    """Return two [T] bool, the tokens that the loss clips at the lower and at the upper bound; none
+    if the loss does not name them.
     """
     if isinstance(loss, ClippingLoss):
         return loss.clipped_tokens(inputs)

@@ -51,11 +51,11 @@ class UpdateStats:
     """Nats per loss token: mean of log pi_gen - log pi_teacher. None: no teacher is held by the
     ranks."""
     ratios_clipped_low: float | None = 0.0
-    """Share of the loss tokens whose ratio the loss clipped below its range. None, here and below:
-    the loss is a function of the user's own. steps.jsonl and the metric call it cut."""
+    """Share of the loss tokens that the loss clipped at its lower bound. None, here and below: the
+    loss is a function of the user's own. In steps.jsonl and in the metric clipped is called cut."""
     ratios_clipped_high: float | None = 0.0
-    """Share of the loss tokens whose ratio the loss clipped above its range, or
-    `recipe.corrections.truncation` bounded."""
+    """Share of the loss tokens that the loss clipped at its upper bound, or whose ratio
+    `recipe.corrections.truncation` lowered."""
     ratios_masked: float = 0.0
     """Share of the loss tokens that `recipe.corrections.mask` left out."""
     effective_sample_share: float = 1.0
