@@ -107,7 +107,7 @@ def test_an_update_equals_a_slow_float64_loop(
     config = make_config(model, tmp_path)
     learner = Learner(
         shard(model, ranks),
-        settings=config.recipe.optimizer.model_copy(update={"max_grad_norm": 1e9}),
+        optimizer_settings=config.recipe.optimizer.model_copy(update={"max_grad_norm": 1e9}),
         loss=make_loss(config.recipe.loss),
         ranks=ranks,
         teacher=HeldTeacher(Reference(shard(teacher_model, ranks), 0.0).logprobs, COEFFICIENT)

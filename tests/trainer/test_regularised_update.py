@@ -53,7 +53,7 @@ def test_update_equals_a_slow_float64_loop(
 
     learner = Learner(
         shard(model),
-        settings=config.recipe.optimizer.model_copy(update={"max_grad_norm": 1e9}),
+        optimizer_settings=config.recipe.optimizer.model_copy(update={"max_grad_norm": 1e9}),
         loss=make_loss(config.recipe.loss),
         ranks=ranks,
         reference=Reference(shard(other_model), kl, "k1") if kl else None,
