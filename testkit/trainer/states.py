@@ -35,6 +35,6 @@ def make_state(folder: Path = Path("none"), **changes: Any) -> TrainerState:
 
 
 def make_reporter(folder: Path, exporter: Exporter) -> Reporter:
-    """Of a run without prompts. `folder` is there."""
+    """Reporter of a run without prompts; `folder` exists."""
     prompts: Any = None
     return Reporter(make_state(folder), exporter, prompts, Recipe(), max_staleness=8, max_bytes=1)
