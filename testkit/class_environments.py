@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rollcast.config.environments.own_class import ClassEnvironment
 from rollcast.config.environments.settings import Profile
-from rollcast.environments.hosted.processes import EnvironmentProcesses
+from rollcast.environments.python_processes.processes import EnvironmentProcesses
 
 
 async def eventually(is_so: Callable[[], object], seconds: float = 20.0) -> None:

@@ -44,7 +44,9 @@ def test_no_service_imports_what_reads_the_environment_before_it_is_set() -> Non
     assert ended.stdout.splitlines() == list(SERVICES)
 
 
-@pytest.mark.parametrize("server", ["environments.hosted.nursery", "tasks.sandbox.fork_server"])
+@pytest.mark.parametrize(
+    "server", ["environments.python_processes.fork_server", "tasks.sandbox.fork_server"]
+)
 def test_a_fork_server_imports_no_settings(server: str) -> None:
     """They are half a second of its start, and an environment or a verifier has no use for them."""
     program = f"import rollcast.{server}, sys; print({{'pydantic', 'yaml'}} & sys.modules.keys())"

@@ -179,7 +179,7 @@ def steps(
     )
     learner = Learner(
         policy,
-        settings=recipe.optimizer,
+        optimizer_settings=recipe.optimizer,
         loss=make_loss(recipe.loss),
         ranks=ranks,
         attention=variant.attention,

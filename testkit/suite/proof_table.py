@@ -156,6 +156,8 @@ PROOFS: tuple[Proof, ...] = (
             "docs/formats.md",
             "tests/contributing_examples.py",
             "services/rollcast/trainer/control/reporting.py",
+            "services/rollcast/runfolder/records.py",
+            "testkit/trainer/states.py",
             *_rooms("config", "recipe", "tasks", "curves", "loggers", "telemetry"),
         ),
         ("tests/test_contributing_examples.py",),

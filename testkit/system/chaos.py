@@ -115,7 +115,7 @@ class Chaos:
         self._mark = f"{time.time_ns() % 10**9:09}"
         folder.mkdir(parents=True, exist_ok=True)
         self._system = System(folder, make_settings(folder, self._mark), programs)
-        self._nurseries: set[psutil.Process] = set()
+        self._fork_servers: set[psutil.Process] = set()
         self._held_counts: Counter[str] = Counter()
 
     def run(self, faults: Sequence[Fault]) -> dict[str, Any]:
@@ -144,7 +144,7 @@ class Chaos:
             system.wait_step(system.last_step + LAG + 3, WAIT_SECONDS)
             counted = self._read_counts()
             for name in ("trainer", *GENERATORS):
-                self._note_nurseries(name)
+                self._note_fork_servers(name)
                 system.terminate(name)
             recorded = recorder.finish()
         lines = system.lines("tasks.jsonl")
@@ -177,7 +177,7 @@ class Chaos:
 
     def _make(self, fault: Fault, name: str) -> None:
         system = self._system
-        self._note_nurseries(name)
+        self._note_fork_servers(name)
         held_tasks = stop_holding_tasks(system, name)
         num_lines = len(system.lines("tasks.jsonl"))
         self._held_counts[fault] += len(held_tasks)
@@ -209,11 +209,11 @@ class Chaos:
             task for line in lines if line["what"] != "dispatched" for task in line.get("tasks", ())
         }
 
-    def _note_nurseries(self, name: str) -> None:
+    def _note_fork_servers(self, name: str) -> None:
         with suppress(psutil.NoSuchProcess):
             for child in psutil.Process(self._system.processes[name].pid).children():
-                if "rollcast.environments.hosted.nursery" in child.cmdline():
-                    self._nurseries.add(child)
+                if "rollcast.environments.python_processes.fork_server" in child.cmdline():
+                    self._fork_servers.add(child)
 
     def _failures(self) -> dict[str, int]:
         """By mischief; others by their sentence, with its numbers replaced."""
@@ -263,11 +263,11 @@ class Chaos:
         return totals
 
     def _check_nothing_is_left(self) -> None:
-        """No nursery, no process that an environment leaked, and no file that one wrote."""
+        """No fork server, no process that an environment leaked, and no file that one wrote."""
 
         def find_leftovers() -> list[str]:
-            nurseries = [
-                f"nursery {nursery.pid}" for nursery in self._nurseries if nursery.is_running()
+            fork_servers = [
+                f"fork server {server.pid}" for server in self._fork_servers if server.is_running()
             ]
             sleeping = f"{HANG_SECONDS:.0f}.{self._mark}"
             leaked = [
@@ -276,7 +276,7 @@ class Chaos:
                 if sleeping in (process.info["cmdline"] or ())
             ]
             files = Path("/tmp").glob(f"rollcast-environment-*/leaked-{self._mark}-*")
-            return [*nurseries, *leaked, *map(str, files)]
+            return [*fork_servers, *leaked, *map(str, files)]
 
         # Deadline for processes and folders of a generator that has ended to be gone
         wait_for(lambda: not find_leftovers(), 60.0, f"the end of {find_leftovers()}")

@@ -17,7 +17,7 @@ CALL_SECONDS = (0.05, 0.3)
 HANG_SECONDS = 600.0
 MANY_BYTES = 10 << 20
 _chance = random.SystemRandom()
-"""Processes of one nursery are forks, which would all draw the same numbers from `random`."""
+"""Processes of one fork server are forks, which would all draw the same numbers from `random`."""
 
 NAMED = {
     "raise in reset": "the world is out of order",

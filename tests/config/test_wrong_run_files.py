@@ -30,6 +30,9 @@ from tests.config.wrong_run_files import NAMES, RIGHT, WRONG, changed
 ASKED = slice(7, None, 30)
 """Those that the commands are given too, whose sentences are the loader's. The first has two of
 them."""
+IN_TABLE = (
+    "tests/config/wrong_run_files.yaml lists other sentences for this change: correct one of them"
+)
 PYDANTIC = re.compile(
     r"Input should|Extra inputs|Field required|input tag|validation error|pydantic|discriminator"
 )
@@ -71,7 +74,7 @@ def test_what_they_change_is_right(tmp_path: Path) -> None:
 def test_the_loader_says_it(entry: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(UserError) as refused:
         load_run_config(written(tmp_path, entry["change"]), to_start=True)
-    assert sentences_of(str(refused.value)) == entry["says"]
+    assert sentences_of(str(refused.value)) == entry["says"], IN_TABLE
 
 
 @pytest.mark.parametrize("entry", WRONG[ASKED], ids=NAMES[ASKED])
@@ -83,9 +86,9 @@ def test_both_commands_say_it(
 
     monkeypatch.setattr(up, "run_and_conclude", started)
     file = str(written(tmp_path, entry["change"]))
-    assert said("config", "check", file, "--elsewhere") == entry["says"]
+    assert said("config", "check", file, "--elsewhere") == entry["says"], IN_TABLE
     here = said("config", "check", file)  # files that are not there may be named as well
-    assert here[: len(entry["says"])] == entry["says"]
+    assert here[: len(entry["says"])] == entry["says"], IN_TABLE
     assert said("up", "--config", file) == here
 
 

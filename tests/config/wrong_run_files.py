@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import yaml
 
+from rollcast.config.environments.found import environment_classes
 from rollcast.config.losses.found import loss_classes
 from rollcast.config.model import Renderer
 
@@ -17,10 +18,12 @@ RIGHT: dict[str, Any] = yaml.safe_load(
 RIGHT["tasks"]["dataset"] = {"kind": "arithmetic", "size": 500}  # each command makes them all
 RIGHT["model"]["path"] = "ours/arithmetic"  # a name on the hub: these tests have no such folder
 LOSSES = ", ".join(one.model_fields["kind"].default for one in loss_classes())
+ENVIRONMENTS = ", ".join(one.model_fields["kind"].default for one in environment_classes())
 *_FIRST, _LAST = get_args(Renderer)
 RENDERERS = f"{', '.join(_FIRST)} or {_LAST}"
 TABLE = Path(__file__).with_name("wrong_run_files.yaml").read_text()
-TABLE = TABLE.replace("{losses}", LOSSES).replace("{renderers}", RENDERERS)
+TABLE = TABLE.replace("{losses}", LOSSES).replace("{environments}", ENVIRONMENTS)
+TABLE = TABLE.replace("{renderers}", RENDERERS)
 WRONG: list[dict[str, Any]] = yaml.safe_load(TABLE)
 NAMES = [f"{number}-{'-'.join(entry['change'])}" for number, entry in enumerate(WRONG)]
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from rollcast.config.environments.openenv import OpenEnvironment
+from rollcast.config.environments.openenv import OpenEnvEnvironment
 from rollcast.environments.of_run import EnvironmentsOfRun
 
 CLOSED_PORT = "http://127.0.0.1:9"
@@ -16,7 +16,7 @@ CLOSED_PORT = "http://127.0.0.1:9"
 async def environments(
     url: str, interpreter: Path, *, reset_seconds: float = 60.0, call_seconds: float = 30.0
 ) -> AsyncIterator[EnvironmentsOfRun]:
-    settings = OpenEnvironment(
+    settings = OpenEnvEnvironment(
         name="echo",
         url=url,
         interpreter=interpreter,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rollcast.environments.base import Opening, ToolResult
-from rollcast.environments.hosted.answers import (
+from rollcast.environments.python_processes.answers import (
     MAX_OFFERED_TOOLS,
     check_number,
     get_opening,
@@ -17,7 +17,7 @@ from rollcast.environments.hosted.answers import (
     get_reward,
     get_tool_result,
 )
-from rollcast.environments.hosted.instance import MAX_TEXT_CHARACTERS
+from rollcast.environments.python_processes.instance import MAX_TEXT_CHARACTERS
 from rollcast.processes.frames import FrameError
 
 TOOL = {"type": "function", "function": {"name": "add"}}

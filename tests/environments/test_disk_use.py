@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rollcast.environments.hosted.disk_use import MIN_ENTRY_BYTES, DiskLimits, excess
-from rollcast.environments.hosted.removal import remove_tree
+from rollcast.environments.python_processes.disk_use import MIN_ENTRY_BYTES, DiskLimits, excess
+from rollcast.environments.python_processes.removal import remove_tree
 
 SIZE = 1 << 20
 

@@ -51,9 +51,9 @@ class Run:
         source = self.environments._sources["t"]
         assert isinstance(source, ToolSets)
         assert source._processes is not None
-        nursery = source._processes._fork_server
-        assert nursery is not None
-        return psutil.Process(nursery.pid)
+        server = source._processes._fork_server
+        assert server is not None
+        return psutil.Process(server.pid)
 
     @property
     def folders(self) -> list[Path]:

@@ -15,8 +15,8 @@ from rollcast.chat.base import ToolCall
 from rollcast.config.environments.settings import Profile
 from rollcast.config.environments.tool_set import McpServer, ToolSet
 from rollcast.environments.base import EnvironmentFailedError, LiveEnvironment
-from rollcast.environments.hosted.live import HostedEnvironment
 from rollcast.environments.of_run import EnvironmentsOfRun
+from rollcast.environments.python_processes.live import PythonEnvironment
 from rollcast.environments.tools.tool_set import ToolSetEnvironment
 from rollcast.generator.episodes.calls import CallAnswers, answer_calls
 from rollcast.generator.episodes.waits import Waits
@@ -114,7 +114,7 @@ LOOK = """
 import gc, sys
 gc.unfreeze()
 objects = gc.get_objects()
-kinds = {"ToolSet", "McpServer", "ClassEnvironment", "HostedSource", "Definition", "Nursery", "Child"}
+kinds = {"ToolSet", "McpServer", "ClassEnvironment", "PythonSource", "Definition", "Nursery", "Child"}
 print([type(one).__name__ for one in objects if type(one).__name__ in kinds])
 texts = {text for text in gc.get_referents(*objects) if type(text) is str}
 frame = sys._getframe()
@@ -179,7 +179,7 @@ async def test_a_command_that_ends_its_tools_later_loses_no_verdict() -> None:
         assert isinstance(environment, ToolSetEnvironment)
         assert (await environment.call("python", {"code": "1 + 1"})).text == "2"
         functions = environment.functions
-        assert isinstance(functions, HostedEnvironment)
+        assert isinstance(functions, PythonEnvironment)
         functions._writer.transport.abort()
         assert (
             "the next call begins in a new process"

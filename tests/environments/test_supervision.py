@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from rollcast.environments.hosted.folder_calls import folder_filter
-from rollcast.environments.hosted.private_mounts import succeeds_in_fork
-from rollcast.environments.hosted.profiles import _load_asking_filter
-from rollcast.environments.hosted.supervision import CallSupervisor
+from rollcast.environments.python_processes.folder_calls import folder_filter
+from rollcast.environments.python_processes.private_mounts import succeeds_in_fork
+from rollcast.environments.python_processes.profiles import _load_asking_filter
+from rollcast.environments.python_processes.supervision import CallSupervisor
 from rollcast.tasks.sandbox.protections import has_seccomp
 
 WAIT_SECONDS = 60.0

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rollcast.config.environments.openenv import OpenEnvironment
+from rollcast.config.environments.openenv import OpenEnvEnvironment
 from rollcast.config.episodes import Episodes, TurnCredit
 from rollcast.config.recipe import Recipe
 from rollcast.environments.base import EnvironmentFailedError, Opening, ToolResult
@@ -86,7 +86,7 @@ async def test_a_last_reward_that_is_the_episodes_counts_once() -> None:
     calls = iter([1, 2])
     parts = episode_parts(ScriptedWorlds(lambda: world), lambda tokens: next(calls))
     parts.settings = {
-        WORLD: OpenEnvironment(name=WORLD, url="http://127.0.0.1:9", interpreter=Path("python"))
+        WORLD: OpenEnvEnvironment(name=WORLD, url="http://127.0.0.1:9", interpreter=Path("python"))
     }
     sampler = await play(parts)
     rollout = sampler.rollout()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rollcast.config.environments.harness import HarnessEnvironment
-from rollcast.config.environments.openenv import OpenEnvironment
+from rollcast.config.environments.openenv import OpenEnvEnvironment
 from rollcast.config.environments.openenv_sessions import OpenEnvSessionEnvironment
 from rollcast.config.environments.settings import EnvironmentSettings
 from rollcast.config.environments.tool_set import McpServer, ToolSet
@@ -40,7 +40,7 @@ def environments(folder: Path, *, are_there: bool) -> tuple[EnvironmentSettings,
     )
     return (
         tools,
-        OpenEnvironment(name="server", url="http://nowhere", interpreter=Path(program)),
+        OpenEnvEnvironment(name="server", url="http://nowhere", interpreter=Path(program)),
         HarnessEnvironment(name="agent", command=(program, "agent.py")),
         HarnessEnvironment(name="elsewhere"),
     )

@@ -15,7 +15,7 @@ from rollcast.config.rules_versions import GRADING_RULES, SPLIT_RULES
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.config.spelling import list_setting_names
 from rollcast.local.resume_conditions import FIXED, FIXED_BY_A_CHECKPOINT
-from rollcast.local.resumed import MEANING, changes_since_start, check_begun
+from rollcast.local.resumed import EFFECTS_OF_CHANGES, changes_since_start, check_begun
 
 
 def parsed(**sections: Any) -> RunConfig:
@@ -110,7 +110,7 @@ def test_a_judge_whose_scores_had_another_scale_is_not_resumed(up_file: Path) ->
 
 def test_the_names_are_settings() -> None:
     known = list_setting_names(RunConfig)
-    for name in (*FIXED, *FIXED_BY_A_CHECKPOINT, *MEANING):
+    for name in (*FIXED, *FIXED_BY_A_CHECKPOINT, *EFFECTS_OF_CHANGES):
         assert any(f"{path}.".startswith(f"{name}.") for path in known), name
 
 

@@ -143,9 +143,9 @@ def test_truncated_and_masked_tokens_are_counted_by_their_ratio() -> None:
         inputs,
     )
     ratios = log_ratio.exp()
-    live = weights > 0
-    assert torch.equal(corrected.masked, ((ratios < 0.5) | (ratios > 4.0)) & live)
-    assert torch.equal(corrected.truncated, (ratios > 2.0) & (ratios <= 4.0) & live)
+    has_loss = weights > 0
+    assert torch.equal(corrected.masked, ((ratios < 0.5) | (ratios > 4.0)) & has_loss)
+    assert torch.equal(corrected.truncated, (ratios > 2.0) & (ratios <= 4.0) & has_loss)
 
 
 def test_a_ratio_that_is_not_a_number_is_not_hidden_by_the_mask() -> None:

@@ -94,11 +94,11 @@ def inputs_of(
     logprobs, generator, advantages, weights, rollout_index = [], [], [], [], []
     for position, index in enumerate(indices):
         rollout = rollouts[index]
-        for t, live in enumerate(rollout.carries_loss):
-            logprobs.append(rollout.logprobs[t] if live else garbage)
-            generator.append(rollout.generator_logprobs[t] if live else garbage)
+        for t, has_loss in enumerate(rollout.carries_loss):
+            logprobs.append(rollout.logprobs[t] if has_loss else garbage)
+            generator.append(rollout.generator_logprobs[t] if has_loss else garbage)
             advantages.append(batch.advantages[index])
-            weights.append(batch.weights[index] if live else 0.0)
+            weights.append(batch.weights[index] if has_loss else 0.0)
             rollout_index.append(position)
     return LossInputs(
         logprobs=torch.tensor(logprobs, dtype=torch.float64, requires_grad=True),
@@ -152,22 +152,25 @@ def slow_term(name: str, rollout: Rollout, t: int, frozen: Rollout) -> float:
     if name in ("dapo and base", "grpo"):
         ratio = math.exp(rollout.logprobs[t] - rollout.generator_logprobs[t])
         return min(ratio * a, clip(ratio, 0.8, 1.2 if name == "grpo" else 1.26) * a)
-    live = [i for i, carries in enumerate(rollout.carries_loss) if carries]
-    total = sum(rollout.logprobs[i] - rollout.generator_logprobs[i] for i in live)
+    loss_tokens = [i for i, carries in enumerate(rollout.carries_loss) if carries]
+    total = sum(rollout.logprobs[i] - rollout.generator_logprobs[i] for i in loss_tokens)
     if name == "gspo":
-        ratio = math.exp(total / len(live))
+        ratio = math.exp(total / len(loss_tokens))
         return min(ratio * a, clip(ratio, 0.95, 1.06) * a)
     if name == "gspo-printed":
         ratio = math.exp(total)
         return min(ratio * a, clip(ratio, 0.8, 1.3) * a)
-    raise NotImplementedError(f"the loss {name!r} has no term here: write its equation above")
+    raise NotImplementedError(
+        f"slow_term in tests/recipe/test_losses.py has no equation for {name!r} of LOSSES: "
+        "add a branch above that returns its term for one token"
+    )
 
 
 def slow_objective(
     name: str, aggregation: str, kept: list[Rollout], frozen: list[Rollout]
 ) -> float:
     terms = [
-        [slow_term(name, r, t, f) for t, live in enumerate(r.carries_loss) if live]
+        [slow_term(name, r, t, f) for t, has_loss in enumerate(r.carries_loss) if has_loss]
         for r, f in zip(kept, frozen, strict=True)
     ]
     if aggregation == "token":
@@ -204,8 +207,8 @@ def test_objective_and_gradient_agree_with_the_equations(
     (gradient,) = torch.autograd.grad(measured, inputs.logprobs)
     step, position = 1e-6, 0
     for index, rollout in enumerate(rollouts):
-        for t, live in enumerate(rollout.carries_loss):
-            if live and batch.kept_mask[index]:
+        for t, has_loss in enumerate(rollout.carries_loss):
+            if has_loss and batch.kept_mask[index]:
                 where = kept.index(rollout)
                 values = []
                 for shift in (step, -step):
@@ -327,7 +330,7 @@ class LogProbability:
     def terms(self, inputs: LossInputs) -> torch.Tensor:
         return inputs.logprobs
 
-    def clamped_tokens(self, inputs: LossInputs) -> torch.Tensor:
+    def overflowing_tokens(self, inputs: LossInputs) -> torch.Tensor:
         return torch.zeros_like(inputs.logprobs, dtype=torch.bool)
 
 

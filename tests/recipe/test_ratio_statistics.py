@@ -16,7 +16,7 @@ from rollcast.config.losses.clipped_surrogate import BaseLoss, DapoLoss, GrpoLos
 from rollcast.config.losses.gspo import GspoLoss
 from rollcast.config.losses.reinforce import ReinforceLoss
 from rollcast.config.losses.settings import LossSettings
-from rollcast.recipe.losses.loss import cut_tokens
+from rollcast.recipe.losses.loss import find_clipped_tokens
 from rollcast.recipe.losses.make import make_loss
 from rollcast.recipe.ratios import ratio_sums
 from tests.recipe.loss_inputs import random_inputs
@@ -66,30 +66,30 @@ def test_a_clip_counts_the_tokens_whose_gradient_it_removes(settings: LossSettin
     sides = [0, 0]
     for seed in range(10):
         inputs = replace(random_inputs(seed), logprobs=random_inputs(seed).logprobs.detach())
-        low, high = cut_tokens(loss, inputs)
+        low, high = find_clipped_tokens(loss, inputs)
         for t in range(len(inputs.weights)):
             moved = inputs.logprobs.clone()
             moved[t] += 1e-6
             has_gradient = bool(
                 (loss.terms(replace(inputs, logprobs=moved)) != loss.terms(inputs))[t]
             )
-            is_cut = inputs.weights[t].item() > 0 and not has_gradient
-            assert bool(low[t] | high[t]) == is_cut
+            is_clipped = inputs.weights[t].item() > 0 and not has_gradient
+            assert bool(low[t] | high[t]) == is_clipped
             assert not low[t] or inputs.advantages[t] < 0
             assert not high[t] or inputs.advantages[t] > 0
         sides = [sides[0] + int(low.sum()), sides[1] + int(high.sum())]
     assert min(sides) > 3
 
 
-def test_cispo_counts_truncated_ratios_and_reinforce_none() -> None:
+def test_cispo_counts_clipped_ratios_and_reinforce_none() -> None:
     inputs = random_inputs(5)
     ratios = (inputs.logprobs - inputs.generator_logprobs).exp()
-    low, high = cut_tokens(make_loss(CispoLoss(ratio_max=1.1)), inputs)
+    low, high = find_clipped_tokens(make_loss(CispoLoss(ratio_max=1.1)), inputs)
     assert torch.equal(high, (ratios > 1.1) & (inputs.weights > 0))
     assert high.any()
     assert not low.any()
-    _, above_half = cut_tokens(make_loss(CispoLoss(ratio_max=0.5)), inputs)
+    _, above_half = find_clipped_tokens(make_loss(CispoLoss(ratio_max=0.5)), inputs)
     assert torch.equal(above_half, (ratios > 0.5) & (inputs.weights > 0)), (
-        "a token without weight is not truncated"
+        "a token without weight is not clipped"
     )
-    assert not any(side.any() for side in cut_tokens(make_loss(ReinforceLoss()), inputs))
+    assert not any(side.any() for side in find_clipped_tokens(make_loss(ReinforceLoss()), inputs))

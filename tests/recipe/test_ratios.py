@@ -67,9 +67,9 @@ def exact_token(log_ratio: float, advantage: float) -> tuple[Decimal, Decimal, D
 
 def unclamped(loss: ClippedSurrogate | Gspo, inputs: LossInputs) -> Tensor:
     """The formula as it stands in the papers, overflow and all."""
-    live = inputs.weights > 0
+    has_loss = inputs.weights > 0
     log_ratio = torch.where(
-        live, inputs.logprobs - inputs.generator_logprobs, torch.zeros_like(inputs.weights)
+        has_loss, inputs.logprobs - inputs.generator_logprobs, torch.zeros_like(inputs.weights)
     )
     ratio = log_ratio.exp()
     if isinstance(loss, Gspo):
@@ -77,7 +77,7 @@ def unclamped(loss: ClippedSurrogate | Gspo, inputs: LossInputs) -> Tensor:
         totals = log_ratio.new_zeros(number).index_add(0, inputs.rollout, log_ratio)
         lengths = (
             log_ratio.new_zeros(number)
-            .index_add(0, inputs.rollout, live.to(log_ratio.dtype))
+            .index_add(0, inputs.rollout, has_loss.to(log_ratio.dtype))
             .clamp(min=1)
         )
         ratio = (totals / lengths if loss.length_normalised else totals).exp()[inputs.rollout]
@@ -85,7 +85,7 @@ def unclamped(loss: ClippedSurrogate | Gspo, inputs: LossInputs) -> Tensor:
         ratio * inputs.advantages,
         ratio.clamp(1 - loss.clip_low, 1 + loss.clip_high) * inputs.advantages,
     )
-    return torch.where(live, terms, torch.zeros_like(terms))
+    return torch.where(has_loss, terms, torch.zeros_like(terms))
 
 
 def value_and_gradient(terms: Tensor, inputs: LossInputs) -> tuple[Tensor, Tensor]:
@@ -113,7 +113,7 @@ def test_every_token_is_exact_where_its_ratio_is_a_number_and_finite_elsewhere(
     _, gradient = value_and_gradient(terms, inputs)
     assert terms.isfinite().all()
     assert gradient.isfinite().all()
-    clamped = loss.clamped_tokens(inputs)
+    clamped = loss.overflowing_tokens(inputs)
     for index, (x, a, w) in enumerate(
         zip(inputs.logprobs.tolist(), advantage, weight, strict=True)
     ):
@@ -185,7 +185,7 @@ def test_a_batch_is_what_it_was_wherever_that_was_finite(
         torch.testing.assert_close(after, before, rtol=1e-6, atol=0.0)
         torch.testing.assert_close(slope_after, slope_before, rtol=2e-6, atol=1e-37)
     overflowing = torch.isinf(unclamped(loss, inputs)) | slope_before.isnan()
-    assert (loss.clamped_tokens(inputs) | ~overflowing).all(), "what was no number is counted"
+    assert (loss.overflowing_tokens(inputs) | ~overflowing).all(), "what was no number is counted"
 
 
 def test_a_ratio_that_is_not_a_number_stays_one() -> None:
@@ -202,7 +202,7 @@ def test_truncated_ratios_need_no_clamp() -> None:
     inputs = inputs_of([1e4, -1e4], [2.0, 1.0], [1.0, 1.0], [0, 1], torch.float32)
     _, gradient = value_and_gradient(loss.terms(inputs), inputs)
     assert gradient.tolist() == [10.0, 0.0]
-    assert not loss.clamped_tokens(inputs).any()
+    assert not loss.overflowing_tokens(inputs).any()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -222,7 +222,7 @@ def test_the_distance_to_a_reference_is_clamped_alike(
     found = regularisation.kl_terms(own, generator, reference, weights, estimator=estimator)
     (gradient,) = torch.autograd.grad(found.sum(), own)
     assert found.isfinite().all()
-    assert regularisation.clamped_kl(own, generator, reference, weights).tolist() == [
+    assert regularisation.overflowing_kl_tokens(own, generator, reference, weights).tolist() == [
         False,
         False,
         True,

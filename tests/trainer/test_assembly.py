@@ -29,21 +29,14 @@ from rollcast.rollouts.records import (
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.assembly import assemble, can_be_trained_on, shaped_reward
 from rollcast.trainer.control.group_filter import GroupFilter
-from rollcast.trainer.control.reporting import Reporter
-from rollcast.trainer.control.telemetry import GroupSignals, export_batch
+from rollcast.trainer.control.telemetry import GroupSignals, export_batch_statistics
 from rollcast.trainer.learner.step_sums import UpdateStats
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import make_answer_group, make_task
-from testkit.trainer.states import make_state
+from testkit.trainer.states import make_reporter
 from tests.trainer.tiny_models import make_config
 
 V = PolicyVersion(1, 0)
-
-
-def make_reporter(folder: Path, exporter: Exporter) -> Reporter:
-    """Of a run without prompts."""
-    prompts: Any = None
-    return Reporter(make_state(folder), exporter, prompts, Recipe(), max_staleness=8, max_bytes=1)
 
 
 def rollout(
@@ -216,7 +209,7 @@ def test_truncation_and_interruption_are_exported_as_shares_of_the_batch() -> No
         rollout(i, 1.0, interrupted=i < 3, stop=StopReason.LENGTH if i == 7 else StopReason.END)
         for i in range(8)
     ]
-    statistics = export_batch(
+    statistics = export_batch_statistics(
         exporter := Exporter("r"), [group(0, rollouts[:4]), group(1, rollouts[4:])]
     )
     assert statistics["interrupted_ratio"] == 3 / 8
@@ -244,14 +237,13 @@ def test_ratios_are_exported_and_written_down(tmp_path: Path) -> None:
     config, exporter = make_config(tmp_path, tmp_path), Exporter("r")
     config.run_folder.mkdir()
     ratios: dict[str, Any] = {
-        "ratios_cut_low": 0.125,
-        "ratios_cut_high": 0.25,
         "ratios_masked": 0.5,
         "effective_sample_share": 0.75,
         "generator_kl": 0.03125,
     }
+    clipped: dict[str, Any] = {"ratios_clipped_low": 0.125, "ratios_clipped_high": 0.25}
     without = UpdateStats(True, 0.1, 1.0, 0.0, 0.0, 0.0, 1.0, 9, 9, 1, 0.001)
-    stats = dataclasses.replace(without, **ratios)
+    stats = dataclasses.replace(without, **ratios, **clipped)
     make_reporter(config.run_folder, exporter).step(stats, 0.0)
     text = exporter.render().decode()
     for series in (
@@ -263,7 +255,8 @@ def test_ratios_are_exported_and_written_down(tmp_path: Path) -> None:
     ):
         assert f"rollcast_{series}" in text
     (line,) = (config.run_folder / "steps.jsonl").read_text().splitlines()
-    assert ratios.items() <= json.loads(line).items()
+    written = ratios | {"ratios_cut_low": 0.125, "ratios_cut_high": 0.25}
+    assert written.items() <= json.loads(line).items()
 
 
 def test_shares_that_are_not_known_are_no_series(tmp_path: Path) -> None:
@@ -281,8 +274,8 @@ def test_shares_that_are_not_known_are_no_series(tmp_path: Path) -> None:
         9,
         1,
         0.001,
-        ratios_cut_low=None,
-        ratios_cut_high=None,
+        ratios_clipped_low=None,
+        ratios_clipped_high=None,
     )
     make_reporter(config.run_folder, exporter).step(stats, 0.0)
     assert "rollcast_ratios_cut_share{" not in exporter.render().decode()

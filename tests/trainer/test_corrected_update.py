@@ -57,8 +57,8 @@ def slow_reinforce(model: Any, sequences: list[TrainingSequence]) -> Tensor:
             math.exp(p.item() - float(q)) for p, q in zip(own, s.generator_logprobs, strict=True)
         ]
         kept = [
-            bool(live) and LOW <= ratio <= HIGH
-            for live, ratio in zip(s.loss_mask, ratios, strict=True)
+            bool(has_loss) and LOW <= ratio <= HIGH
+            for has_loss, ratio in zip(s.loss_mask, ratios, strict=True)
         ]
         product = math.prod(ratio for ratio, is_kept in zip(ratios, kept, strict=True) if is_kept)
         for logprob, is_kept in zip(own, kept, strict=True):
@@ -90,7 +90,7 @@ def test_a_corrected_update_equals_a_slow_loop(
     found, expected = [], []
     for name, weight in learner.policy.named_weights():
         moment = learner.optimizer.state[weight]["exp_avg"].full_tensor() / (
-            1 - learner.settings.betas[0]
+            1 - learner.optimizer_settings.betas[0]
         )
         gradient = gradients[name].grad
         assert gradient is not None
@@ -142,6 +142,6 @@ def test_a_step_reports_its_ratios(
         is_high &= advantage > 0
         is_low = (rho < 0.8) & (advantage < 0) & ~is_masked
     assert stats.ratios_masked == pytest.approx(is_masked.mean())
-    assert stats.ratios_cut_high == pytest.approx(is_high.mean())
-    assert stats.ratios_cut_low == pytest.approx(is_low.mean())
+    assert stats.ratios_clipped_high == pytest.approx(is_high.mean())
+    assert stats.ratios_clipped_low == pytest.approx(is_low.mean())
     assert is_high.any()

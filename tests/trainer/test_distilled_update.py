@@ -107,7 +107,7 @@ def test_an_update_equals_a_slow_float64_loop(
     config = make_config(model, tmp_path)
     learner = Learner(
         shard(model, ranks),
-        settings=config.recipe.optimizer.model_copy(update={"max_grad_norm": 1e9}),
+        optimizer_settings=config.recipe.optimizer.model_copy(update={"max_grad_norm": 1e9}),
         loss=make_loss(config.recipe.loss),
         ranks=ranks,
         teacher=HeldTeacher(Reference(shard(teacher_model, ranks), 0.0).logprobs, COEFFICIENT)
@@ -129,7 +129,7 @@ def test_an_update_equals_a_slow_float64_loop(
     assert stats.loss == pytest.approx(loss.item(), rel=1e-9)
     assert stats.teacher_kl == (pytest.approx(distance, rel=1e-9) if is_taught else None)
     gradients = dict(plain.named_parameters())
-    beta = learner.settings.betas[0]
+    beta = learner.optimizer_settings.betas[0]
     for name, weight in learner.policy.named_weights():
         moment = learner.optimizer.state[weight]["exp_avg"].full_tensor() / (1 - beta)
         torch.testing.assert_close(moment, gradients[name].grad, rtol=1e-7, atol=1e-10)

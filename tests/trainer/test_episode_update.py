@@ -128,7 +128,9 @@ def test_an_update_equals_a_slow_float64_loop(
         activation_checkpointing=False,
     )
     settings = config.recipe.optimizer.model_copy(update={"max_grad_norm": 1e9})
-    learner = Learner(policy, settings=settings, loss=make_loss(config.recipe.loss), ranks=ranks)
+    learner = Learner(
+        policy, optimizer_settings=settings, loss=make_loss(config.recipe.loss), ranks=ranks
+    )
     credit = TurnCredit(discount=DISCOUNT) if by_turns else Episodes().credit
     recipe = Recipe(advantage_normalisation="none", episodes=Episodes(credit=credit))
     groups = make_groups()
@@ -140,7 +142,7 @@ def test_an_update_equals_a_slow_float64_loop(
     tolerance = 1e-6 if by_turns else 1e-9  # advantages of tokens travel as float32
     assert stats.loss == pytest.approx(loss.item(), rel=tolerance)
     gradients = dict(plain.named_parameters())
-    beta = learner.settings.betas[0]
+    beta = learner.optimizer_settings.betas[0]
     for name, weight in learner.policy.named_weights():
         moment = learner.optimizer.state[weight]["exp_avg"].full_tensor() / (1 - beta)
         torch.testing.assert_close(

@@ -33,7 +33,7 @@ from rollcast.rollouts.records import (
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.assembly import assemble
 from rollcast.trainer.control.prompt_book import length_budget
-from rollcast.trainer.control.telemetry import export_batch
+from rollcast.trainer.control.telemetry import export_batch_statistics
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.wire.version import PolicyVersion
@@ -163,7 +163,7 @@ def test_thinking_stops_at_the_drawn_position_and_the_answer_follows(
             assert rollout.num_tokens <= BUDGET
     rollouts = sum(len(group.rollouts) for group in groups)
     assert 0 < interrupted < rollouts
-    statistics = export_batch(exporter := Exporter("r"), groups)
+    statistics = export_batch_statistics(exporter := Exporter("r"), groups)
     assert statistics["interrupted_ratio"] == interrupted / rollouts
     assert (
         f'rollcast_interrupted_ratio{{run="r"}} {interrupted / rollouts}'
@@ -226,7 +226,9 @@ def test_the_phrase_carries_no_loss(
     config = make_config(untied_model, tmp_path, recipe=RECIPE)
     learner_group = LearnerGroup.build(config, ranks)
     learner = learner_group.learner
-    learner.settings = learner.settings.model_copy(update={"max_grad_norm": 1e9})
+    learner.optimizer_settings = learner.optimizer_settings.model_copy(
+        update={"max_grad_norm": 1e9}
+    )
     sequences = assemble(groups, config.recipe).sequences
     assert sum(int((~s.loss_mask).sum()) for s in sequences) >= len(PHRASE)
     learner_group.update(sequences)
@@ -235,7 +237,7 @@ def test_the_phrase_carries_no_loss(
     wrong = slow_gradient(plain, groups, phrase_carries_loss=True)
     moments = {
         name: learner.optimizer.state[weight]["exp_avg"].full_tensor().double()
-        / (1 - learner.settings.betas[0])
+        / (1 - learner.optimizer_settings.betas[0])
         for name, weight in learner.policy.named_weights()
     }
 

@@ -99,7 +99,9 @@ def test_update_equals_a_slow_float64_loop(ranks: Ranks, model: Path, tmp_path: 
         activation_checkpointing=False,
     )
     settings = config.recipe.optimizer
-    learner = Learner(policy, settings=settings, loss=make_loss(config.recipe.loss), ranks=ranks)
+    learner = Learner(
+        policy, optimizer_settings=settings, loss=make_loss(config.recipe.loss), ranks=ranks
+    )
     reference = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64)
     slow = SlowAdamW(list(reference.parameters()))
     for number in (1, 2, 3):
@@ -129,7 +131,7 @@ def gradients(
     config = make_config(model, folder)
     settings = config.recipe.optimizer.model_copy(update={"max_grad_norm": 1e9})
     learner = LearnerGroup.build(config, ranks).learner
-    learner.settings = settings
+    learner.optimizer_settings = settings
     learner.update(
         micro_batches, denominator(s for micro_batch in micro_batches for s in micro_batch)
     )

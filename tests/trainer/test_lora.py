@@ -90,7 +90,7 @@ def test_an_update_is_that_of_pefts_own_model(ranks: Ranks, model: Path, tmp_pat
     assert len(trained) == len(gradients) == 2 * 7 * 2
     for name, weight in trained:
         moment = learner.optimizer.state[weight]["exp_avg"].full_tensor() / (
-            1 - learner.settings.betas[0]
+            1 - learner.optimizer_settings.betas[0]
         )
         torch.testing.assert_close(
             moment, gradients[f"base_model.model.{name}"], rtol=1e-3, atol=1e-5

@@ -60,10 +60,10 @@ def test_cispo_of_ones_own_trains_as_the_shipped_one(
     expected_stats, expected = trained(ranks, model, tmp_path, {"kind": "cispo"})
     assert stats.loss == pytest.approx(expected_stats.loss, rel=1e-6)
     torch.testing.assert_close(weights, expected, rtol=1e-6, atol=1e-7)
-    assert (stats.ratios_cut_low, stats.ratios_cut_high) == (None, None), (
+    assert (stats.ratios_clipped_low, stats.ratios_clipped_high) == (None, None), (
         "what the function cuts is not known"
     )
-    assert expected_stats.ratios_cut_high is not None
+    assert expected_stats.ratios_clipped_high is not None
 
 
 def test_an_error_in_an_update_names_setting_function_and_line(

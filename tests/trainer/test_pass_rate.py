@@ -25,7 +25,7 @@ from rollcast.telemetry.prometheus_reader import parse_page
 from rollcast.trainer.control.assembly import assemble
 from rollcast.trainer.control.evaluation import OpenEvaluations
 from rollcast.trainer.control.pipeline import GroupPipeline
-from rollcast.trainer.control.telemetry import export_batch
+from rollcast.trainer.control.telemetry import export_batch_statistics
 from testkit.trainer.states import make_state
 from tests.trainer.evaluating import ask, make_group, points
 
@@ -95,7 +95,7 @@ def test_training_the_report_of_a_batch_and_evaluation_find_the_same_pass_rate(
     matches = sum(reward > 0 and truncated for reward, truncated in verdicts)
     curriculum, point = observed(group, folder), evaluated(group)
     exporter = Exporter("r")
-    statistics = export_batch(exporter, [group])
+    statistics = export_batch_statistics(exporter, [group])
     assert told_matches(exporter) == matches
     assert statistics["ungraded_ratio"] == pytest.approx(1 - len(rewards) / len(outcomes))
     if not rewards:
@@ -132,7 +132,7 @@ def test_a_truncated_answer_that_matches_is_wrong_in_the_curriculum_and_in_train
     assert point is not None
     assert (point.pass_rate, point.truncated_matches) == (0.0, 9)
     exporter = Exporter("r")
-    export_batch(exporter, [group])
+    export_batch_statistics(exporter, [group])
     assert told_matches(exporter) == 9
     with_one_right = graded_group([truncated] * 9 + [ended(1.0)])
     kept = assemble(

@@ -53,7 +53,7 @@ def test_update_equals_a_slow_float64_loop(
 
     learner = Learner(
         shard(model),
-        settings=config.recipe.optimizer.model_copy(update={"max_grad_norm": 1e9}),
+        optimizer_settings=config.recipe.optimizer.model_copy(update={"max_grad_norm": 1e9}),
         loss=make_loss(config.recipe.loss),
         ranks=ranks,
         reference=Reference(shard(other_model), kl, "k1") if kl else None,
@@ -71,7 +71,7 @@ def test_update_equals_a_slow_float64_loop(
     assert stats.loss == pytest.approx(loss.item(), rel=1e-9)
     assert stats.kl == (pytest.approx(distance, rel=1e-9) if kl else None)
     gradients = dict(plain.named_parameters())
-    beta = learner.settings.betas[0]
+    beta = learner.optimizer_settings.betas[0]
     for name, weight in learner.policy.named_weights():
         moment = learner.optimizer.state[weight]["exp_avg"].full_tensor() / (1 - beta)
         torch.testing.assert_close(moment, gradients[name].grad, rtol=1e-7, atol=1e-10)

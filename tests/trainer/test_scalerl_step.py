@@ -43,7 +43,7 @@ def test_three_updates_are_the_learners(example: Any, ranks: Ranks, tmp_path: Pa
         logits_chunk_tokens=7,
         activation_checkpointing=False,
     )
-    learner = Learner(policy, settings=recipe.optimizer, loss=loss, ranks=ranks)
+    learner = Learner(policy, optimizer_settings=recipe.optimizer, loss=loss, ranks=ranks)
     model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float64)
     optimizer = example.make_optimizer(model, recipe.optimizer)
     for updates in range(3):

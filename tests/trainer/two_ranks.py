@@ -53,7 +53,7 @@ def distance(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) 
 
 
 def ratio_statistics(stats: UpdateStats) -> tuple[float | None, ...]:
-    shares = (stats.ratios_cut_low, stats.ratios_cut_high, stats.ratios_masked)
+    shares = (stats.ratios_clipped_low, stats.ratios_clipped_high, stats.ratios_masked)
     return (*shares, stats.effective_sample_share, stats.generator_kl)
 
 

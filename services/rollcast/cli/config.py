@@ -121,17 +121,21 @@ def check(
 
 
 def _load_for_elsewhere(file: Path, *, resume: bool) -> "RunConfig":
-    """The settings of a run on another machine. Raises UserError: they have a mistake, or the
-    run's folder is asked for.
+    """The settings of a run on another machine. Raises UserError: they have a mistake, name a kind
+    of environment without code, or the run's folder is asked for.
     """
     from rollcast.config.errors import UserError
     from rollcast.config.run import load_run_config
+    from rollcast.environments.kinds.kind import find_module_name
 
     if resume:
         raise UserError(
             "--resume: compares with the run's folder, which is on the other machine; leave it out"
         )
-    return load_run_config(file, to_start=True)
+    config = load_run_config(file, to_start=True)
+    for environment in config.tasks.environments:
+        find_module_name(environment)  # the other machine has the same packages
+    return config
 
 
 def _find_device(gpu: float | None, *, elsewhere: bool) -> "Device | None":

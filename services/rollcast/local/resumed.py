@@ -15,7 +15,7 @@ from rollcast.runfolder import folder as run_folder
 from rollcast.runfolder.files import UP_FILE, checkpoint_place
 from rollcast.runfolder.rules import checkpoint_rules
 
-MEANING = {
+EFFECTS_OF_CHANGES = {
     "recipe.optimizer.learning_rate": "the schedule goes on at its step with the new one",
     "recipe.optimizer.warmup_steps": "the schedule goes on at its step with the new ones",
     "recipe.schedule": (
@@ -28,7 +28,7 @@ MEANING = {
     ),
     "tasks.prompt_format": "the curve's points from here on are of prompts that read differently",
 }
-"""By the beginning of a setting's name: what its change does to a run under way."""
+"""Beginning of a setting's name -> what its change does to a resumed run. The start prints it."""
 CHOSEN_ANEW = (
     "redis.port",
     "rpc.port",
@@ -114,15 +114,15 @@ def changes_since_start(folder: Path, config: RunConfig) -> list[str]:
         check_checkpoint(changes, old_config.model, config.model)
     lines = _removed_since(dropped)
     for change in changes:
-        meaning = next(
+        effect = next(
             (
                 f": {words}"
-                for start, words in MEANING.items()
+                for start, words in EFFECTS_OF_CHANGES.items()
                 if f"{change.field}.".startswith(f"{start}.")
             ),
             "",
         )
-        lines.append(f"resumed with another setting: {change.sentence}{meaning}")
+        lines.append(f"resumed with another setting: {change.sentence}{effect}")
     return [*lines, *rules]
 
 

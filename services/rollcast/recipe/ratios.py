@@ -36,7 +36,7 @@ def clamp_log_ratio(log_ratio: Tensor, factor: Tensor) -> Tensor:
     return torch.where(overflows(log_ratio, factor), ceiling, log_ratio)
 
 
-def live_log_ratio(above: Tensor, below: Tensor, weights: Tensor) -> Tensor:
+def loss_token_log_ratio(above: Tensor, below: Tensor, weights: Tensor) -> Tensor:
     """Return [T] the difference of two log-probabilities; 0 if the weight is 0, whatever they are
     there.
     """

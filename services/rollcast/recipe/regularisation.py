@@ -25,7 +25,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from rollcast.recipe.ratios import clamp_log_ratio, live_log_ratio, overflows, reported_ratio
+from rollcast.recipe.ratios import clamp_log_ratio, loss_token_log_ratio, overflows, reported_ratio
 
 Estimator = Literal["k1", "k2", "k3"]
 
@@ -44,29 +44,29 @@ def kl_terms(
     weight 0 reach neither value nor gradient. A token whose rho overflows has a large value and no
     gradient.
     """
-    distance = live_log_ratio(logprobs.detach(), reference_logprobs, weights)
-    log_ratio = live_log_ratio(logprobs.detach(), generator_logprobs, weights)
+    distance = loss_token_log_ratio(logprobs.detach(), reference_logprobs, weights)
+    log_ratio = loss_token_log_ratio(logprobs.detach(), generator_logprobs, weights)
     value = reported_ratio(log_ratio) * _estimate(distance.double(), estimator)
     # The root, so that sums over all tokens do not overflow.
     largest = torch.finfo(logprobs.dtype).max ** 0.5
     slope = torch.where(
         overflows(log_ratio, distance), 0.0, clamp_log_ratio(log_ratio, distance).exp() * distance
     )
-    live_logprobs = torch.where(weights > 0, logprobs, torch.zeros_like(weights))
+    loss_token_logprobs = torch.where(weights > 0, logprobs, torch.zeros_like(weights))
     # The difference is 0, and its gradient is that of log pi_train.
     return value.clamp(-largest, largest).to(logprobs.dtype) + slope * (
-        live_logprobs - live_logprobs.detach()
+        loss_token_logprobs - loss_token_logprobs.detach()
     )
 
 
-def clamped_kl(
+def overflowing_kl_tokens(
     logprobs: Tensor, generator_logprobs: Tensor, reference_logprobs: Tensor, weights: Tensor
 ) -> Tensor:
     """Return [T] bool, the tokens without a KL gradient because their rho overflows
     (`rollcast.recipe.ratios`).
     """
-    log_ratio = live_log_ratio(logprobs, generator_logprobs, weights)
-    return overflows(log_ratio, live_log_ratio(logprobs, reference_logprobs, weights))
+    log_ratio = loss_token_log_ratio(logprobs, generator_logprobs, weights)
+    return overflows(log_ratio, loss_token_log_ratio(logprobs, reference_logprobs, weights))
 
 
 def weighted_entropy(entropy: Tensor, weights: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from rollcast.config.base import WEB_ADDRESS
 from rollcast.config.environments.settings import EnvironmentSettings
 
 
-class OpenEnvironment(EnvironmentSettings):
+class OpenEnvEnvironment(EnvironmentSettings):
     repeats_last_reward: ClassVar[bool] = True
 
     kind: Literal["openenv"] = "openenv"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rollcast.environments.containers.container import ContainerError
 from rollcast.environments.containers.podman_container import PodmanContainer
-from rollcast.environments.hosted.disk_use import DiskLimits, excess, open_unchanged
+from rollcast.environments.python_processes.disk_use import DiskLimits, excess, open_unchanged
 
 
 async def watch_disk(container: PodmanContainer, max_bytes: int) -> None:

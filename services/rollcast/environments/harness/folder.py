@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from rollcast.environments.hosted.private_folder import start_removal
+from rollcast.environments.python_processes.private_folder import start_removal
 
 PREFIX = "rollcast-harness-"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

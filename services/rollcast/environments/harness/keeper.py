@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from rollcast.environments.harness.folder import lock_folder
-from rollcast.environments.hosted import removal
+from rollcast.environments.python_processes import removal
 from rollcast.processes.tree import guard
 
 

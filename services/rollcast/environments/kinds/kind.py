@@ -140,6 +140,14 @@ def find_join(settings: EnvironmentSettings) -> Join | None:
 
 def find_kind(settings: EnvironmentSettings) -> EnvironmentKind:
     """The module that goes with these settings. Raises UserError if it is not there."""
+    return cast(EnvironmentKind, import_module(find_module_name(settings)))
+
+
+def find_module_name(settings: EnvironmentSettings) -> str:
+    """The name of the module that goes with these settings, which is not imported.
+
+    Raises UserError if it is not there.
+    """
     module = type(settings).__module__.rpartition(".")[2]
     name = f"{kinds.__name__}.{module}"
     if find_spec(name) is None:
@@ -147,4 +155,4 @@ def find_kind(settings: EnvironmentSettings) -> EnvironmentKind:
             f"tasks.environments: {settings.name} has settings of a kind without code; "
             f"write services/{name.replace('.', '/')}.py with `missing` and `start`"
         )
-    return cast(EnvironmentKind, import_module(name))
+    return name

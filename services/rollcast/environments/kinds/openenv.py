@@ -3,12 +3,12 @@
 import shutil
 from collections.abc import Iterator
 
-from rollcast.config.environments.openenv import OpenEnvironment
+from rollcast.config.environments.openenv import OpenEnvEnvironment
 from rollcast.environments.kinds.kind import Surroundings
 from rollcast.environments.openenv.processes import OpenEnvSessions
 
 
-def missing(settings: OpenEnvironment, field: str) -> Iterator[str]:
+def missing(settings: OpenEnvEnvironment, field: str) -> Iterator[str]:
     if shutil.which(settings.interpreter) is None:
         yield (
             f"{field}.interpreter = {settings.interpreter}: is no program; give the python of the "
@@ -17,5 +17,5 @@ def missing(settings: OpenEnvironment, field: str) -> Iterator[str]:
         )
 
 
-def start(settings: OpenEnvironment, surroundings: Surroundings) -> OpenEnvSessions:
+def start(settings: OpenEnvEnvironment, surroundings: Surroundings) -> OpenEnvSessions:
     return OpenEnvSessions(settings)

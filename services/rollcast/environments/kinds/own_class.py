@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from rollcast.config.environments.own_class import ClassEnvironment
-from rollcast.environments.hosted.processes import EnvironmentProcesses
 from rollcast.environments.kinds.kind import Surroundings
+from rollcast.environments.python_processes.processes import EnvironmentProcesses
 
 
 def missing(settings: ClassEnvironment, field: str) -> Iterator[str]:

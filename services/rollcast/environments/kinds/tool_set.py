@@ -12,8 +12,6 @@ from rollcast.connections.bearer import NoTokenError, bearer_headers
 from rollcast.environments.containers.engines import find_engine, missing_for_containers
 from rollcast.environments.containers.pool import ContainerPool
 from rollcast.environments.containers.tools import ContainerTools
-from rollcast.environments.hosted.live import HostedEnvironment
-from rollcast.environments.hosted.processes import EnvironmentProcesses
 from rollcast.environments.kinds.kind import Surroundings
 from rollcast.environments.kinds.lookup import (
     is_readable,
@@ -21,6 +19,8 @@ from rollcast.environments.kinds.lookup import (
     missing_package,
     missing_program,
 )
+from rollcast.environments.python_processes.live import PythonEnvironment
+from rollcast.environments.python_processes.processes import EnvironmentProcesses
 from rollcast.environments.tools.mcp_servers import McpServers
 from rollcast.environments.tools.tool_set import ToolSetEnvironment
 
@@ -110,7 +110,7 @@ class ToolSets:
     async def release(self, environment: ToolSetEnvironment, *, is_reusable: bool) -> None:
         if isinstance(environment.functions, ContainerTools):
             await environment.functions.end()
-        if self._processes is not None and isinstance(environment.functions, HostedEnvironment):
+        if self._processes is not None and isinstance(environment.functions, PythonEnvironment):
             await self._processes.release(environment.functions, is_reusable=is_reusable)
 
     async def close(self) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rollcast.config.environments.openenv import OpenEnvironment
+from rollcast.config.environments.openenv import OpenEnvEnvironment
 from rollcast.environments.base import EnvironmentFailedError, Opening, ToolResult
 from rollcast.environments.openenv import adapter
 from rollcast.processes.frames import MAX_ANSWER_BYTES, FrameError, pack_message, read
@@ -33,7 +33,10 @@ class OpenEnvSession:
     """A LiveEnvironment behind an OpenEnv server."""
 
     def __init__(
-        self, settings: OpenEnvironment, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        settings: OpenEnvEnvironment,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
     ) -> None:
         self._settings = settings
         self._reader = reader
@@ -142,7 +145,7 @@ class OpenEnvSession:
 class OpenEnvSessions:
     """Sessions of one environment of the run file."""
 
-    def __init__(self, settings: OpenEnvironment) -> None:
+    def __init__(self, settings: OpenEnvEnvironment) -> None:
         self._settings = settings
         self._starting = asyncio.Lock()
         self._adapter: ServerProcess | None = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from rollcast.config.losses.cispo import CispoLoss
-from rollcast.recipe.losses.loss import LossInputs, live, log_ratio, no_token
+from rollcast.recipe.losses.loss import LossInputs, log_ratio, no_token, zero_without_loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +21,14 @@ class Cispo:
 
     def terms(self, inputs: LossInputs) -> Tensor:
         ratio = log_ratio(inputs).detach().exp().clamp(max=self.ratio_max)
-        return ratio * inputs.advantages * live(inputs.logprobs, inputs)
+        return ratio * inputs.advantages * zero_without_loss(inputs.logprobs, inputs)
 
-    def clamped_tokens(self, inputs: LossInputs) -> Tensor:
-        """Return no token: a ratio is truncated, however large, and has no gradient of its own."""
+    def overflowing_tokens(self, inputs: LossInputs) -> Tensor:
+        """Return no token: a ratio is clipped, however large, and has no gradient of its own."""
         return no_token(inputs)
 
-    def cut(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
-        """Above `ratio_max`; nothing is truncated below."""
+    def clipped_tokens(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
+        """Above `ratio_max`; nothing is clipped below."""
         is_above = log_ratio(inputs).detach().exp() > self.ratio_max
         return no_token(inputs), is_above & (inputs.weights > 0)
 

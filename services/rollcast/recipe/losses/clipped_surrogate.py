@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rollcast.config.losses.clipped_surrogate import BaseLoss, DapoLoss, GrpoLoss
-from rollcast.recipe.losses.loss import LossInputs, live, log_ratio
+from rollcast.recipe.losses.loss import LossInputs, log_ratio, zero_without_loss
 from rollcast.recipe.ratios import clamp_log_ratio, overflows
 
 
@@ -24,15 +24,15 @@ class ClippedSurrogate:
     clip_high: float
 
     def terms(self, inputs: LossInputs) -> Tensor:
-        return live(
+        return zero_without_loss(
             clipped_surrogate(log_ratio(inputs), inputs.advantages, self.clip_low, self.clip_high),
             inputs,
         )
 
-    def clamped_tokens(self, inputs: LossInputs) -> Tensor:
+    def overflowing_tokens(self, inputs: LossInputs) -> Tensor:
         return overflows(log_ratio(inputs), inputs.advantages) & (inputs.weights > 0)
 
-    def cut(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
+    def clipped_tokens(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
         return clipped_away(log_ratio(inputs), inputs, self.clip_low, self.clip_high)
 
 
@@ -55,7 +55,7 @@ def clipped_away(
     """Return two [T] bool, the tokens whose gradient the clip removes: those with a ratio below its
     range and A < 0, and those with one above it and A > 0."""
     ratio = log_ratio.detach().exp()
-    is_live = inputs.weights > 0
-    low = (ratio < 1 - clip_low) & (inputs.advantages < 0) & is_live
-    high = (ratio > 1 + clip_high) & (inputs.advantages > 0) & is_live
+    has_loss = inputs.weights > 0
+    low = (ratio < 1 - clip_low) & (inputs.advantages < 0) & has_loss
+    high = (ratio > 1 + clip_high) & (inputs.advantages > 0) & has_loss
     return low, high

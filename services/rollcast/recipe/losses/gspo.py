@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rollcast.config.losses.gspo import GspoLoss
 from rollcast.recipe.losses.clipped_surrogate import clipped_away, clipped_surrogate
-from rollcast.recipe.losses.loss import LossInputs, live, log_ratio
+from rollcast.recipe.losses.loss import LossInputs, log_ratio, zero_without_loss
 from rollcast.recipe.ratios import overflows
 
 
@@ -28,31 +28,33 @@ class Gspo:
     length_normalised: bool = True
 
     def terms(self, inputs: LossInputs) -> Tensor:
-        return live(
+        return zero_without_loss(
             clipped_surrogate(
                 self._log_ratio(inputs), inputs.advantages, self.clip_low, self.clip_high
             ),
             inputs,
         )
 
-    def clamped_tokens(self, inputs: LossInputs) -> Tensor:
+    def overflowing_tokens(self, inputs: LossInputs) -> Tensor:
         return overflows(self._log_ratio(inputs), inputs.advantages) & (inputs.weights > 0)
 
-    def cut(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
+    def clipped_tokens(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
         """All tokens of a rollout, or none, by the rollout's ratio."""
         return clipped_away(self._log_ratio(inputs), inputs, self.clip_low, self.clip_high)
 
     def _log_ratio(self, inputs: LossInputs) -> Tensor:
         """Return [T] log rho_i of each token's rollout."""
         token_log_ratio = log_ratio(inputs)
-        is_live = inputs.weights > 0
+        has_loss = inputs.weights > 0
         num_rollouts = int(inputs.rollout.max()) + 1 if inputs.rollout.numel() else 0
         totals = token_log_ratio.new_zeros(num_rollouts).index_add(
             0, inputs.rollout, token_log_ratio
         )
         if self.length_normalised:
-            num_live = is_live.to(token_log_ratio.dtype)
-            lengths = token_log_ratio.new_zeros(num_rollouts).index_add(0, inputs.rollout, num_live)
+            num_loss_tokens = has_loss.to(token_log_ratio.dtype)
+            lengths = token_log_ratio.new_zeros(num_rollouts).index_add(
+                0, inputs.rollout, num_loss_tokens
+            )
             # A rollout without loss tokens has the sum 0, and must not become 0 / 0.
             totals = totals / lengths.clamp(min=1)
         return totals[inputs.rollout]

@@ -47,31 +47,32 @@ class Loss(Protocol):
     def terms(self, inputs: LossInputs) -> Tensor:
         """Return J_t [T], to be maximised; 0 if the weight is 0."""
 
-    def clamped_tokens(self, inputs: LossInputs) -> Tensor:
-        """Return [T] bool, the tokens whose ratio was clamped because it overflows
-        (`rollcast.recipe.ratios`).
+    def overflowing_tokens(self, inputs: LossInputs) -> Tensor:
+        """Return [T] bool, the tokens whose ratio is too large for its type, where `terms` takes a
+        bounded one (`rollcast.recipe.ratios`); a loss without such ratios returns `no_token`.
         """
 
 
 @runtime_checkable
-class CuttingLoss(Protocol):
-    """A loss that names the tokens whose ratio it clips or truncates.
+class ClippingLoss(Protocol):
+    """A loss that names the tokens that it clips. A function of the user's own does not.
 
-    A function of the user's own does not.
+    A token is clipped if its term takes a bound of the recipe in place of its ratio. It then has no
+    gradient, except in CISPO, whose ratio is a factor without gradient: the paper says truncated.
     """
 
-    def cut(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
-        """Return two [T] bool, by side of the ratio, low and high: the tokens whose gradient a clip
-        removes, or whose ratio is truncated; none if the weight is 0."""
+    def clipped_tokens(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
+        """Return two [T] bool: the tokens whose term takes the lower bound, and those whose term
+        takes the upper one; none if the weight is 0."""
 
 
-def cut_tokens(loss: Loss, inputs: LossInputs) -> tuple[Tensor, Tensor]:
-    """Return two [T] bool, the tokens that the loss cuts below and above; none if the loss does not
-    name them.
+def find_clipped_tokens(loss: Loss, inputs: LossInputs) -> tuple[Tensor, Tensor]:
+    """Return two [T] bool, the tokens that the loss clips at the lower and at the upper bound; none
+    if the loss does not name them.
     """
-    return (
-        loss.cut(inputs) if isinstance(loss, CuttingLoss) else (no_token(inputs), no_token(inputs))
-    )
+    if isinstance(loss, ClippingLoss):
+        return loss.clipped_tokens(inputs)
+    return no_token(inputs), no_token(inputs)
 
 
 def objective(loss: Loss, inputs: LossInputs) -> tuple[Tensor, Tensor]:
@@ -81,7 +82,8 @@ def objective(loss: Loss, inputs: LossInputs) -> tuple[Tensor, Tensor]:
     return (inputs.weights * loss.terms(inputs)).sum(), inputs.weights.sum()
 
 
-def live(values: Tensor, inputs: LossInputs) -> Tensor:
+def zero_without_loss(values: Tensor, inputs: LossInputs) -> Tensor:
+    """Return `values` [T]; 0, with a gradient of 0, if the weight is 0."""
     return torch.where(
         inputs.weights > 0, values, torch.zeros((), dtype=values.dtype, device=values.device)
     )
@@ -89,7 +91,7 @@ def live(values: Tensor, inputs: LossInputs) -> Tensor:
 
 def log_ratio(inputs: LossInputs) -> Tensor:
     """Return log rho_t [T]; 0 if the weight is 0."""
-    return live(inputs.logprobs - inputs.generator_logprobs, inputs)
+    return zero_without_loss(inputs.logprobs - inputs.generator_logprobs, inputs)
 
 
 def no_token(inputs: LossInputs) -> Tensor:

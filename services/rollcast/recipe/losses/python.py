@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rollcast.config.losses.python import OwnLoss
-from rollcast.recipe.losses.loss import LossInputs, live, no_token
+from rollcast.recipe.losses.loss import LossInputs, no_token, zero_without_loss
 from rollcast.recipe.own_parts import LOSS, OwnFunction
 
 
@@ -41,7 +41,7 @@ class PythonLoss:
             raise self.function.make_result_error(
                 "terms without gradient", "terms computed from inputs.logprobs"
             )
-        return live(terms, inputs)
+        return zero_without_loss(terms, inputs)
 
     def _check_gradient(self, gradient: Tensor) -> None:
         """Terms may be finite and their gradient not, such as that of sqrt at 0."""
@@ -50,7 +50,7 @@ class PythonLoss:
                 "terms whose gradient is not finite", "finite gradients at inputs.logprobs"
             )
 
-    def clamped_tokens(self, inputs: LossInputs) -> Tensor:
+    def overflowing_tokens(self, inputs: LossInputs) -> Tensor:
         """Return no token: what the function does with large ratios is not known here."""
         return no_token(inputs)
 

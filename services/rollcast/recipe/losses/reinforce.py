@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from rollcast.config.losses.reinforce import ReinforceLoss
-from rollcast.recipe.losses.loss import LossInputs, live, no_token
+from rollcast.recipe.losses.loss import LossInputs, no_token, zero_without_loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +19,12 @@ class Reinforce:
     """
 
     def terms(self, inputs: LossInputs) -> Tensor:
-        return inputs.advantages * live(inputs.logprobs, inputs)
+        return inputs.advantages * zero_without_loss(inputs.logprobs, inputs)
 
-    def clamped_tokens(self, inputs: LossInputs) -> Tensor:
+    def overflowing_tokens(self, inputs: LossInputs) -> Tensor:
         return no_token(inputs)
 
-    def cut(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
+    def clipped_tokens(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
         """Return no token: there is no ratio."""
         return no_token(inputs), no_token(inputs)
 

@@ -38,7 +38,7 @@ from rollcast.trainer.control.state import TrainerState
 from rollcast.trainer.control.telemetry import (
     EvaluationSeries,
     count_staleness,
-    export_batch,
+    export_batch_statistics,
     export_lost_prompts,
     export_ratios,
 )
@@ -59,11 +59,11 @@ class Reporter:
     max_staleness: int
     max_bytes: int
     """Bytes of finished groups in Redis above which nothing is dispatched."""
-    _raised: dict[tuple[str, ...], float] = field(default_factory=dict)
+    _exported_totals: dict[tuple[str, ...], float] = field(default_factory=dict)
     _served_at: float = 0.0
     _warned_at: dict[str, float] = field(default_factory=dict)
     _staleness: dict[int, int] = field(default_factory=dict)
-    _batch: dict[str, float] = field(default_factory=dict)
+    _batch_statistics: dict[str, float] = field(default_factory=dict)
     _batch_environment_metrics: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -160,20 +160,20 @@ class Reporter:
             self._exporter.observe(trainer_metrics.STALENESS, steps, count=tokens)
         self._staleness = dict(counts)
         received_groups = [*replaced, *groups]
-        self._batch = export_batch(self._exporter, received_groups)
+        self._batch_statistics = export_batch_statistics(self._exporter, received_groups)
         self._batch_environment_metrics = self._metric_means.mean(received_groups)
         export_means(self._exporter, self._batch_environment_metrics)
         # Above this share of truncated rollouts a run typically becomes unstable (paper A.15)
-        if self._batch["truncation_ratio"] > 0.10 and self._may_warn("truncation"):
+        if self._batch_statistics["truncation_ratio"] > 0.10 and self._may_warn("truncation"):
             log.warning(
                 "more than a tenth of the rollouts is truncated; such runs typically destabilise",
-                ratio=round(self._batch["truncation_ratio"], 3),
+                ratio=round(self._batch_statistics["truncation_ratio"], 3),
             )
 
     @property
     def truncation_ratio(self) -> float | None:
         """The newest batch's; None before the first."""
-        return self._batch.get("truncation_ratio")
+        return self._batch_statistics.get("truncation_ratio")
 
     def note_replaced_groups(self, count: int) -> None:
         """`count` groups were filtered on arrival since the last batch; others take their place."""
@@ -185,6 +185,20 @@ class Reporter:
             )
 
     def step(self, stats: UpdateStats, longest_ratio: float) -> None:
+        """Export, record and log one optimizer step."""
+        self._export_step(stats, longest_ratio)
+        if longest_ratio > LONGEST_GROUP_WARNING and self._may_warn("longest"):
+            log.warning(
+                "the longest groups nearly outlast the staleness window",
+                ratio=round(longest_ratio, 2),
+            )
+        step = self._state.progress.step
+        append_line(self._state.folder / files.STEPS, as_json(self._make_step_record(stats)))
+        self.mark("step", step=step)
+        reward = self._batch_statistics.get("reward_mean", 0.0)
+        log.info("step", step=step, reward=round(reward, 3))
+
+    def _export_step(self, stats: UpdateStats, longest_ratio: float) -> None:
         progress = self._state.progress
         set_gauge = self._exporter.set
         set_gauge(trainer_metrics.TRAINER_STEP, progress.step)
@@ -201,18 +215,16 @@ class Reporter:
         export_ratios(self._exporter, stats)
         set_gauge(trainer_metrics.LONGEST_GROUP_RATIO, longest_ratio)
         set_gauge(trainer_metrics.UNIQUE_PROMPTS, len(progress.uses))
-        uses_mean = sum(progress.uses.values()) / max(1, len(progress.uses))
-        set_gauge(trainer_metrics.PROMPT_USES, uses_mean)
+        set_gauge(trainer_metrics.PROMPT_USES, self._mean_prompt_uses)
         set_gauge(trainer_metrics.PROMPTS_RETIRED, self._state.curriculum.num_removed)
         self._exporter.add(trainer_metrics.TOKENS, stats.tokens, role="trainer")
         self._exporter.add(trainer_metrics.CLAMPED_RATIOS, stats.clamped_ratios)
         self._exporter.observe(trainer_metrics.STEP_SECONDS, stats.seconds)
-        if longest_ratio > LONGEST_GROUP_WARNING and self._may_warn("longest"):
-            log.warning(
-                "the longest groups nearly outlast the staleness window",
-                ratio=round(longest_ratio, 2),
-            )
-        record = StepRecord(
+
+    def _make_step_record(self, stats: UpdateStats) -> StepRecord:
+        """The line of steps.jsonl."""
+        progress = self._state.progress
+        return StepRecord(
             step=progress.step,
             at=time.time(),
             loss=stats.loss,
@@ -222,12 +234,12 @@ class Reporter:
             reference_kl=stats.kl,
             teacher_kl=stats.teacher_kl,
             unique_prompts=len(progress.uses),
-            prompt_uses_mean=uses_mean,
+            prompt_uses_mean=self._mean_prompt_uses,
             logprob_gap_mean=stats.logprob_gap_mean,
             logprob_gap_max=stats.logprob_gap_max,
             clamped_ratios=stats.clamped_ratios,
-            ratios_cut_low=stats.ratios_cut_low,
-            ratios_cut_high=stats.ratios_cut_high,
+            ratios_cut_low=stats.ratios_clipped_low,
+            ratios_cut_high=stats.ratios_clipped_high,
             ratios_masked=stats.ratios_masked,
             effective_sample_share=stats.effective_sample_share,
             generator_kl=stats.generator_kl,
@@ -235,11 +247,13 @@ class Reporter:
             update_seconds=stats.seconds,
             staleness_tokens=dict(sorted(self._staleness.items())),
             environment_metrics=self._batch_environment_metrics,
-            **self._batch,
+            **self._batch_statistics,
         )
-        append_line(self._state.folder / files.STEPS, as_json(record))
-        self.mark("step", step=progress.step)
-        log.info("step", step=progress.step, reward=round(self._batch.get("reward_mean", 0.0), 3))
+
+    @property
+    def _mean_prompt_uses(self) -> float:
+        uses = self._state.progress.uses
+        return sum(uses.values()) / max(1, len(uses))
 
     def _may_warn(self, about: str) -> bool:
         """The metric is updated every step; the log warns once a minute at most."""
@@ -324,19 +338,19 @@ class Reporter:
         for role, hours in compute.state.items():
             self._exporter.set(trainer_metrics.COMPUTE_STATE, hours, role=role)
         for role, hours in compute.spent.items():
-            self._raise_to(trainer_metrics.COMPUTE_SPENT, hours, role=role)
+            self._set_total(trainer_metrics.COMPUTE_SPENT, hours, role=role)
         # Often, because device-hours that are not saved are lost with the process.
         compute.save()
         self._exporter.set(trainer_metrics.GROUPS_OUTSTANDING, len(self._state.ledger.outstanding))
         finished = queue.outstanding().finished.values()
         self._exporter.set(wire_metrics.QUEUE_GROUPS, len(finished))
         self._exporter.set(wire_metrics.QUEUE_BYTES, sum(group.num_bytes for group in finished))
-        self._raise_to(trainer_metrics.GROUPS, queue.count_refused(), outcome="refused")
+        self._set_total(trainer_metrics.GROUPS, queue.count_refused(), outcome="refused")
         away_seconds = queue.away_seconds
-        self._raise_to(wire_metrics.REDIS_AWAY, away_seconds)
-        self._raise_to(trainer_metrics.TRAINER_WAIT, away_seconds, **{"for": "redis"})
-        self._raise_to(wire_metrics.UNREADABLE, queue.unreadable())
-        self._raise_to(wire_metrics.UNKNOWN_FIELDS, queue.unknown_fields)
+        self._set_total(wire_metrics.REDIS_AWAY, away_seconds)
+        self._set_total(trainer_metrics.TRAINER_WAIT, away_seconds, **{"for": "redis"})
+        self._set_total(wire_metrics.UNREADABLE, queue.unreadable())
+        self._set_total(wire_metrics.UNKNOWN_FIELDS, queue.unknown_fields)
         if intake.teacher is not None:
             self._exporter.set(trainer_metrics.TEACHER_GROUPS, intake.num_at_teacher)
         tokens = intake.generated_tokens
@@ -344,9 +358,9 @@ class Reporter:
         if total:
             self._exporter.set(trainer_metrics.COMPUTE_EVAL_SHARE, tokens[Purpose.EVAL] / total)
 
-    def _raise_to(self, metric: Metric, total: float, **labels: str) -> None:
+    def _set_total(self, metric: Metric, total: float, **labels: str) -> None:
         # The total is counted elsewhere, and a counter must not fall with it.
         key = (metric.name, *labels.values())
-        raised = self._raised.get(key, 0)
-        self._exporter.add(metric, max(0, total - raised), **labels)
-        self._raised[key] = max(total, raised)
+        exported = self._exported_totals.get(key, 0)
+        self._exporter.add(metric, max(0, total - exported), **labels)
+        self._exported_totals[key] = max(total, exported)

@@ -38,7 +38,7 @@ _EVALUATION_METRICS: tuple[tuple[Metric, str], ...] = (
 log = get_logger()
 
 
-def export_batch(exporter: Exporter, groups: Sequence[RolloutGroup]) -> dict[str, float]:
+def export_batch_statistics(exporter: Exporter, groups: Sequence[RolloutGroup]) -> dict[str, float]:
     """Statistics of a batch as it came, before any filter; exported and returned."""
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     rewards = verdicts(rollouts)
@@ -66,7 +66,7 @@ def export_ratios(exporter: Exporter, stats: UpdateStats) -> None:
     """How far the policy that sampled the batch is from the trained one, and what the loss made of
     that.
     """
-    for side, share in (("low", stats.ratios_cut_low), ("high", stats.ratios_cut_high)):
+    for side, share in (("low", stats.ratios_clipped_low), ("high", stats.ratios_clipped_high)):
         if share is not None:
             exporter.set(trainer_metrics.RATIOS_CUT, share, side=side)
     exporter.set(trainer_metrics.RATIOS_MASKED, stats.ratios_masked)

@@ -105,7 +105,7 @@ def build_learner(
             )
     return Learner(
         policy,
-        settings=scaled_to_batch(recipe),
+        optimizer_settings=scaled_to_batch(recipe),
         loss=make_loss(recipe.loss),
         ranks=ranks,
         reference=reference,

@@ -23,9 +23,20 @@ from rollcast.config.recipe import Optimizer
 from rollcast.config.services import AttentionKernel
 from rollcast.recipe.corrections import correct
 from rollcast.recipe.learning_rate import learning_rate
-from rollcast.recipe.losses.loss import CuttingLoss, Loss, LossInputs, cut_tokens, objective
+from rollcast.recipe.losses.loss import (
+    ClippingLoss,
+    Loss,
+    LossInputs,
+    find_clipped_tokens,
+    objective,
+)
 from rollcast.recipe.ratios import ratio_sums
-from rollcast.recipe.regularisation import Estimator, clamped_kl, kl_terms, weighted_entropy
+from rollcast.recipe.regularisation import (
+    Estimator,
+    kl_terms,
+    overflowing_kl_tokens,
+    weighted_entropy,
+)
 from rollcast.trainer.learner.adapters import adapters_off
 from rollcast.trainer.learner.attention import kernel_in_use, preferring
 from rollcast.trainer.learner.batch import MicroBatch
@@ -78,7 +89,7 @@ class Learner:
         self,
         policy: Policy,
         *,
-        settings: Optimizer,
+        optimizer_settings: Optimizer,
         loss: Loss,
         ranks: Ranks,
         reference: Reference | None = None,
@@ -92,7 +103,7 @@ class Learner:
         part of the advantages. None and 0.0 cost nothing. `packing`: the policies were read for
         packed sequences."""
         self.policy = policy
-        self.settings = settings
+        self.optimizer_settings = optimizer_settings
         self.loss = loss
         self.ranks = ranks
         self.reference = reference
@@ -110,10 +121,10 @@ class Learner:
         self.weights = [weight for _, weight in policy.trained_weights()]
         self.optimizer = torch.optim.AdamW(
             self.weights,
-            lr=settings.learning_rate,
-            betas=settings.betas,
-            eps=settings.epsilon,
-            weight_decay=settings.weight_decay,
+            lr=optimizer_settings.learning_rate,
+            betas=optimizer_settings.betas,
+            eps=optimizer_settings.epsilon,
+            weight_decay=optimizer_settings.weight_decay,
             fused=True,
         )
 
@@ -145,7 +156,7 @@ class Learner:
         # it wrongly.
         assert math.isclose(totals.weight, denominator, rel_tol=1e-4), (totals.weight, denominator)
         grad_norm = self._clip()
-        rate = learning_rate(self.settings, self.updates)
+        rate = learning_rate(self.optimizer_settings, self.updates)
         applied = math.isfinite(grad_norm)
         if applied:
             for group in self.optimizer.param_groups:
@@ -169,7 +180,7 @@ class Learner:
             kl=totals.kl / denominator if self.reference is not None else None,
             clamped_ratios=int(totals.clamped_ratios),
             teacher_kl=self.teacher.take_reverse_kl() if self.teacher is not None else None,
-            **ratio_shares(totals, names_cuts=isinstance(self.loss, CuttingLoss)),
+            **ratio_shares(totals, reports_clipped=isinstance(self.loss, ClippingLoss)),
         )
 
     def _add_gradient(self, micro_batch: MicroBatch, denominator: float) -> MicroBatchSums:
@@ -193,8 +204,10 @@ class Learner:
         )
         # Before the backward pass: a loss that counts rollouts makes the host wait for all queued
         # work.
-        low, high = cut_tokens(self.loss, corrected.inputs)
-        is_clamped = self._clamped_token_mask(corrected.inputs, inputs.weights, reference_logprobs)
+        low, high = find_clipped_tokens(self.loss, corrected.inputs)
+        overflowing = self._find_overflowing_tokens(
+            corrected.inputs, inputs.weights, reference_logprobs
+        )
         # FSDP averages over the ranks, which their number undoes.
         (total * (-self.ranks.world_size / denominator)).backward()  # type: ignore[no-untyped-call]
         gaps = (logprobs.detach() - inputs.generator_logprobs).double()
@@ -205,9 +218,9 @@ class Learner:
             logprob_gap=gaps.abs().sum(),
             entropy=entropy.detach().sum().double(),
             **ratio_sums(gaps)._asdict(),
-            clamped_ratios=is_clamped.sum().double(),
-            cut_low=low.sum().double(),
-            cut_high=(high | corrected.truncated).sum().double(),
+            clamped_ratios=overflowing.sum().double(),
+            clipped_low=low.sum().double(),
+            clipped_high=(high | corrected.truncated).sum().double(),
             masked=corrected.masked.sum().double(),
             loss_tokens=gaps.new_full((), len(batch.targets)),
             tokens=gaps.new_full((), sum(sequence.num_tokens for sequence in micro_batch)),
@@ -245,16 +258,16 @@ class Learner:
         return total, kl
 
     @torch.no_grad()
-    def _clamped_token_mask(
+    def _find_overflowing_tokens(
         self, inputs: LossInputs, weights: Tensor, reference_logprobs: Tensor | None
     ) -> Tensor:
         """Return [T] bool, the tokens at which a ratio of the objective overflows: counted, not
         differentiated.
         """
-        clamped = self.loss.clamped_tokens(inputs)
+        overflowing = self.loss.overflowing_tokens(inputs)
         if reference_logprobs is None:
-            return clamped
-        return clamped | clamped_kl(
+            return overflowing
+        return overflowing | overflowing_kl_tokens(
             inputs.logprobs, inputs.generator_logprobs, reference_logprobs, weights
         )
 
@@ -273,6 +286,6 @@ class Learner:
         dist.all_reduce(squares)
         squares /= self.ranks.world_size // self.ranks.num_shards
         norm = math.sqrt(squares.item()) if squares.isfinite() else math.inf
-        if math.isfinite(norm) and norm > self.settings.max_grad_norm:
-            torch._foreach_mul_(gradients, self.settings.max_grad_norm / norm)
+        if math.isfinite(norm) and norm > self.optimizer_settings.max_grad_norm:
+            torch._foreach_mul_(gradients, self.optimizer_settings.max_grad_norm / norm)
         return norm

@@ -50,12 +50,12 @@ class UpdateStats:
     teacher_kl: float | None = None
     """Nats per loss token: mean of log pi_gen - log pi_teacher. None: no teacher is held by the
     ranks."""
-    ratios_cut_low: float | None = 0.0
-    """Share of the loss tokens whose gradient the loss's lower clip removed. None, here and below:
-    the loss is a function of the user's own."""
-    ratios_cut_high: float | None = 0.0
-    """Share of the loss tokens whose gradient the upper clip removed, or whose ratio was
-    truncated."""
+    ratios_clipped_low: float | None = 0.0
+    """Share of the loss tokens that the loss clipped at its lower bound. None, here and below: the
+    loss is a function of the user's own. In steps.jsonl and in the metric clipped is called cut."""
+    ratios_clipped_high: float | None = 0.0
+    """Share of the loss tokens that the loss clipped at its upper bound, or whose ratio
+    `recipe.corrections.truncation` lowered."""
     ratios_masked: float = 0.0
     """Share of the loss tokens that `recipe.corrections.mask` left out."""
     effective_sample_share: float = 1.0
@@ -84,24 +84,24 @@ class Sums(NamedTuple, Generic[Number]):
     squared_ratio: Number
     divergence: Number
     clamped_ratios: Number
-    cut_low: Number
-    cut_high: Number
+    clipped_low: Number
+    clipped_high: Number
     masked: Number
     loss_tokens: Number
     tokens: Number
 
 
-def ratio_shares(totals: Sums[float], *, names_cuts: bool) -> dict[str, Any]:
+def ratio_shares(totals: Sums[float], *, reports_clipped: bool) -> dict[str, Any]:
     """Return the fields of `UpdateStats` about the batch's ratios. No token is effective if all
     ratios underflow.
 
-    `names_cuts`: whether the loss names the tokens that it cuts.
+    `reports_clipped`: whether the loss names the tokens that it clips.
     """
     num_tokens = totals.loss_tokens
     squares = num_tokens * totals.squared_ratio
     return {
-        "ratios_cut_low": totals.cut_low / num_tokens if names_cuts else None,
-        "ratios_cut_high": totals.cut_high / num_tokens if names_cuts else None,
+        "ratios_clipped_low": totals.clipped_low / num_tokens if reports_clipped else None,
+        "ratios_clipped_high": totals.clipped_high / num_tokens if reports_clipped else None,
         "ratios_masked": totals.masked / num_tokens,
         "effective_sample_share": totals.ratio**2 / squares if squares else 0.0,
         "generator_kl": totals.divergence / num_tokens,

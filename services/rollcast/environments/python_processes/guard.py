@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from rollcast.environments.hosted.disk_use import DiskLimits, excess
-from rollcast.environments.hosted.private_folder import PrivateFolder
-from rollcast.environments.hosted.supervision import CallSupervisor
+from rollcast.environments.python_processes.disk_use import DiskLimits, excess
+from rollcast.environments.python_processes.private_folder import PrivateFolder
+from rollcast.environments.python_processes.supervision import CallSupervisor
 from rollcast.processes.frames import pack_message
 from rollcast.processes.tree import guard, reap_child
 

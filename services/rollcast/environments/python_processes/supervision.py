@@ -13,8 +13,8 @@ import select
 from pathlib import Path
 from typing import Any
 
-from rollcast.environments.hosted.file_changes import FileChanges
-from rollcast.environments.hosted.folder_calls import FILE_CHANGES, SIGNALS, as_int
+from rollcast.environments.python_processes.file_changes import FileChanges
+from rollcast.environments.python_processes.folder_calls import FILE_CHANGES, SIGNALS, as_int
 
 
 class CallSupervisor:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rollcast.environments.hosted.folder_calls import as_int
+from rollcast.environments.python_processes.folder_calls import as_int
 from rollcast.processes.linux import CURRENT_FOLDER, LIBC, At, Resolve, check
 
 _OWN_DESCRIPTOR = re.compile(rb"/proc/(?:self|thread-self)/fd/([0-9]{1,9})")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rollcast.environments.hosted.removal import open_folder
+from rollcast.environments.python_processes.removal import open_folder
 
 MIN_ENTRY_BYTES = 4096
 """An empty file takes an inode and a place in its folder: counted as a block, because disks run out

@@ -14,8 +14,8 @@ import pytest
 from rollcast.config.environments.settings import Profile
 from rollcast.config.environments.tool_set import ToolSet
 from rollcast.environments.base import EnvironmentFailedError
-from rollcast.environments.hosted.live import HostedEnvironment
-from rollcast.environments.hosted.processes import EnvironmentProcesses
+from rollcast.environments.python_processes.live import PythonEnvironment
+from rollcast.environments.python_processes.processes import EnvironmentProcesses
 from rollcast.tasks.sandbox.protections import missing
 from testkit.class_environments import environments, eventually
 
@@ -116,7 +116,7 @@ REACHING_OUT = (
 )
 
 
-def nursery_of(processes: EnvironmentProcesses) -> psutil.Process:
+def fork_server_of(processes: EnvironmentProcesses) -> psutil.Process:
     assert processes._fork_server is not None
     return psutil.Process(processes._fork_server.pid)
 
@@ -156,7 +156,7 @@ async def test_a_hundred_live_at_the_same_time_and_cost_little(tmp_path: Path) -
         await asyncio.gather(*(one.reset({"start": number}) for number, one in enumerate(ones)))
         answers = await asyncio.gather(*(one.call("increment", {"step": 1}) for one in ones))
         assert [answer.text for answer in answers] == [str(number + 1) for number in range(100)]
-        own_bytes = [child.memory_full_info().uss for child in nursery_of(all_).children()]
+        own_bytes = [child.memory_full_info().uss for child in fork_server_of(all_).children()]
         assert len(own_bytes) == 101
         assert max(own_bytes) < 64 << 20
 
@@ -205,7 +205,7 @@ async def test_what_no_signal_interrupts_is_ended(tmp_path: Path, profile: Profi
         with pytest.raises(EnvironmentFailedError, match=r"could not be interrupted after 0\.5 s"):
             await one.call("run", {"code": stopped})
         await processes.release(one, is_reusable=False)
-        await eventually(lambda: not nursery_of(processes).children(recursive=True))
+        await eventually(lambda: not fork_server_of(processes).children(recursive=True))
 
 
 @CONTAINED
@@ -252,7 +252,8 @@ async def test_a_private_folder_is_writable_and_gone_after_its_episode(tmp_path:
         await processes.release(one, is_reusable=True)
         await eventually(
             lambda: (
-                not nursery_of(processes).children(recursive=True) and not os.path.exists(folder)
+                not fork_server_of(processes).children(recursive=True)
+                and not os.path.exists(folder)
             )
         )
 
@@ -265,7 +266,7 @@ async def test_too_many_processes_are_ended_and_said(tmp_path: Path) -> None:
         bomb = "[subprocess.Popen(['/bin/sleep', '1000']) for _ in range(80)]; time.sleep(15)"
         with pytest.raises(EnvironmentFailedError, match="processes, and 64 are allowed"):
             await one.call("run", {"code": bomb})
-        await eventually(lambda: not nursery_of(processes).children(recursive=True))
+        await eventually(lambda: not fork_server_of(processes).children(recursive=True))
 
 
 async def test_a_module_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
@@ -289,7 +290,7 @@ async def test_shipped_tools_and_functions_of_the_users_own(tmp_path: Path) -> N
     settings = ToolSet(name="mine", tools=("calculator", "python", f"{tmp_path}/mine.py:shout"))
     processes = EnvironmentProcesses(settings)
     try:
-        one: HostedEnvironment = await processes.acquire()
+        one: PythonEnvironment = await processes.acquire()
         opening = await one.reset({})
         assert [schema["function"]["name"] for schema in opening.tools] == [
             "calculator",
@@ -311,7 +312,7 @@ async def test_the_end_of_the_generator_ends_everything(tmp_path: Path) -> None:
         await one.call(
             "run", {"code": "subprocess.Popen(['/bin/sleep', '1000'], start_new_session=True)"}
         )
-        started = nursery_of(processes).children(recursive=True)
+        started = fork_server_of(processes).children(recursive=True)
         assert any("sleep" in process.name() for process in started)
     await eventually(lambda: not any(process.is_running() for process in started))
 
@@ -347,7 +348,7 @@ UNSEEN = (
 )
 
 
-async def test_a_cancelled_wait_hands_no_other_file_to_the_nursery(tmp_path: Path) -> None:
+async def test_a_cancelled_wait_hands_no_other_file_to_the_fork_server(tmp_path: Path) -> None:
     async with environments(tmp_path, SLOW, "Slow") as processes:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
@@ -357,11 +358,11 @@ async def test_a_cancelled_wait_hands_no_other_file_to_the_nursery(tmp_path: Pat
         ]  # take the numbers that are free
         one = await processes.acquire()
         await one.reset({})
-        started = nursery_of(processes)
+        started = fork_server_of(processes)
         await processes.release(one, is_reusable=False)
         again = await processes.acquire()
         await again.reset({})
-        assert nursery_of(processes).pid == started.pid
+        assert fork_server_of(processes).pid == started.pid
         for file in files:
             file.close()
 

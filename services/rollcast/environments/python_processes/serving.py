@@ -14,16 +14,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rollcast.config.own_functions import failure
-from rollcast.environments.hosted.definition import Definition
-from rollcast.environments.hosted.instance import (
+from rollcast.environments.overdue import OverdueError
+from rollcast.environments.python_processes.definition import Definition
+from rollcast.environments.python_processes.instance import (
     Function,
     Instance,
     answer_call,
     deadline,
     interrupt_at_deadlines,
 )
-from rollcast.environments.hosted.program_client import ProgramEndedError, ProgramProcess
-from rollcast.environments.overdue import OverdueError
+from rollcast.environments.python_processes.program_client import ProgramEndedError, ProgramProcess
 from rollcast.processes.frames import MAX_REQUEST_BYTES, pack_message, receive
 
 BEGUN = {"number": 0}

@@ -1,7 +1,8 @@
 """The process that imports one environment's code, and forks an environment for each connection it
 is sent.
 
-python -P -m rollcast.environments.hosted.nursery CONTROL_DESCRIPTOR FOLDER < source as JSON
+python -P -m rollcast.environments.python_processes.fork_server CONTROL_DESCRIPTOR FOLDER
+    < source as JSON
 
 control readable     -> fork an environment for the connection that came; ping -> pong;
                         closed -> end all of them
@@ -23,11 +24,11 @@ from importlib import import_module
 from pathlib import Path
 
 from rollcast.config.own_functions import failure
-from rollcast.environments.hosted.definition import Definition, load_definition
-from rollcast.environments.hosted.private_folder import PrivateFolder, start_removal
-from rollcast.environments.hosted.profiles import Containment, containment
-from rollcast.environments.hosted.roles import Become, EnvironmentRole, play
-from rollcast.environments.hosted.source import HostedSource
+from rollcast.environments.python_processes.definition import Definition, load_definition
+from rollcast.environments.python_processes.private_folder import PrivateFolder, start_removal
+from rollcast.environments.python_processes.profiles import Containment, containment
+from rollcast.environments.python_processes.roles import Become, EnvironmentRole, play
+from rollcast.environments.python_processes.source import PythonSource
 from rollcast.processes.fork_server import BaseForkServer, forget_signals, prepare_to_fork
 from rollcast.processes.limits import address_space_bytes
 from rollcast.processes.tree import adopt_orphans
@@ -54,7 +55,7 @@ class Nursery(BaseForkServer):
     def __init__(
         self,
         control: socket.socket,
-        source: HostedSource,
+        source: PythonSource,
         definition: Definition,
         contained: Containment,
         folder: Path,
@@ -150,7 +151,7 @@ def _is_hung_up(connection: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
-def _prepare_environment(source: HostedSource) -> tuple[Definition, Containment]:
+def _prepare_environment(source: PythonSource) -> tuple[Definition, Containment]:
     definition = load_definition(source)
     readable = readable_files(definition.module or SHIPPED)
     starts_anew = bool(definition.programs) and not definition.is_shipped
@@ -163,7 +164,7 @@ def _prepare_environment(source: HostedSource) -> tuple[Definition, Containment]
 
 
 def _run(control: socket.socket, folder: Path) -> None:
-    source = HostedSource.from_json(sys.stdin.buffer.read())
+    source = PythonSource.from_json(sys.stdin.buffer.read())
     if source.profile != "trusted":
         hide_memory()
     # May hold a module of the user; comes after all installed packages.

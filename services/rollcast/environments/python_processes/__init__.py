@@ -1,6 +1,6 @@
 """Environments of the user's own, in processes next to the generator.
 
-    EnvironmentProcesses (generator)      nursery (one for each environment: started clean,
+    EnvironmentProcesses (generator)      fork server (one for each environment: started clean,
                                           its module imported once)
       acquire ---- a connection ------->    fork -> environment: puts its profile on,
                                                     makes the instance,

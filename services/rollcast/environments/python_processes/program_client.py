@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from rollcast.environments.hosted.answers import check_number, get_flag, get_text
+from rollcast.environments.python_processes.answers import check_number, get_flag, get_text
 from rollcast.processes.frames import MAX_ANSWER_BYTES, FrameError, pack_message, receive
 
 GRACE_SECONDS = 1.0

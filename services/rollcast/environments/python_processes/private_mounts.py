@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from rollcast.environments.hosted.private_folder import PrivateFolder
+from rollcast.environments.python_processes.private_folder import PrivateFolder
 from rollcast.processes.linux import CURRENT_FOLDER, LIBC, At, Mount, Namespace, check
 from rollcast.tasks.sandbox.lockdown import show_descriptors
 

@@ -1,5 +1,5 @@
-"""Roles of a fork of a nursery: the guard of an environment, the environment, or the process of its
-programs.
+"""Roles of a process that a fork server forks: the guard of an environment, the environment, or
+the process of its programs.
 
 A fork raises `Become`. So it leaves all frames of its parent, with the objects that they hold,
 before it runs code of a user or a model.
@@ -13,14 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from rollcast.environments.hosted import programs
-from rollcast.environments.hosted.definition import Definition
-from rollcast.environments.hosted.folder_access import reachable_variables
-from rollcast.environments.hosted.guard import guard_environment
-from rollcast.environments.hosted.private_folder import PrivateFolder
-from rollcast.environments.hosted.profiles import Containment
-from rollcast.environments.hosted.program_client import ProgramProcess
-from rollcast.environments.hosted.serving import serve
+from rollcast.environments.python_processes import programs
+from rollcast.environments.python_processes.definition import Definition
+from rollcast.environments.python_processes.folder_access import reachable_variables
+from rollcast.environments.python_processes.guard import guard_environment
+from rollcast.environments.python_processes.private_folder import PrivateFolder
+from rollcast.environments.python_processes.profiles import Containment
+from rollcast.environments.python_processes.program_client import ProgramProcess
+from rollcast.environments.python_processes.serving import serve
 from rollcast.processes.tree import die_with_parent
 from rollcast.tasks.sandbox.lockdown import show_descriptors
 
@@ -68,7 +68,7 @@ class EnvironmentRole:
     private: PrivateFolder | None
     """None = another profile than folder."""
     parent: int
-    """The nursery."""
+    """The fork server."""
 
     def run_guarded(self) -> None:
         """Become the guard, and in its fork the environment."""
@@ -82,7 +82,7 @@ class EnvironmentRole:
         guard_environment(run, self.connection, self.private, self.parent, guard_socket)
 
     def run_alone(self) -> None:
-        """Become the environment, as a child of the nursery."""
+        """Become the environment, as a child of the fork server."""
         die_with_parent()
         if os.getppid() == self.parent:
             self.run(None)
@@ -94,7 +94,7 @@ class EnvironmentRole:
             # Under `compute` no process can be started once the profile is on.
             process = self._fork_programs()
         if self.private is not None:
-            os.setpgid(0, 0)  # a signal to its own group reaches neither guard nor nursery
+            os.setpgid(0, 0)  # a signal to its own group reaches neither guard nor fork server
             show_descriptors()
         connections = (
             [self.connection] if process is None else [self.connection, process.connection]

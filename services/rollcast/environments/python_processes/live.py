@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from rollcast.config.environments.own_class import ClassEnvironment
 from rollcast.config.environments.tool_set import ToolSet
 from rollcast.environments.base import EnvironmentFailedError, Opening, ToolResult
-from rollcast.environments.hosted.answers import (
+from rollcast.environments.python_processes.answers import (
     check_number,
     get_flag,
     get_metrics,
@@ -22,7 +22,7 @@ from rollcast.processes.frames import MAX_ANSWER_BYTES, FrameError, pack_message
 T = TypeVar("T")
 
 
-class HostedEnvironment:
+class PythonEnvironment:
     """A LiveEnvironment in a process of its own.
 
     Whatever the process sends, only EnvironmentFailedError is raised.
@@ -103,7 +103,7 @@ class HostedEnvironment:
         return metrics
 
     async def close(self) -> None:
-        """The nursery ends the process when the connection closes."""
+        """The fork server ends the process when the connection closes."""
         self.has_failed = True
         self._writer.close()
         with contextlib.suppress(OSError):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # a tenth of a second less for each fork server
 
 
 @dataclass(frozen=True, slots=True)
-class HostedSource:
+class PythonSource:
     """The code of one environment, and the profile it runs under."""
 
     name: str
@@ -30,7 +30,7 @@ class HostedSource:
     corpus: Path | None = None
 
     @classmethod
-    def select(cls, settings: ClassEnvironment | ToolSet) -> HostedSource:
+    def select(cls, settings: ClassEnvironment | ToolSet) -> PythonSource:
         """The part of the settings that the environment's processes need."""
         if settings.kind == "class":
             return cls(settings.name, settings.profile, settings.call_seconds, code=settings.code)
@@ -47,7 +47,7 @@ class HostedSource:
         return json.dumps(asdict(self), default=str).encode()
 
     @classmethod
-    def from_json(cls, content: bytes) -> HostedSource:
+    def from_json(cls, content: bytes) -> PythonSource:
         fields = json.loads(content)
         corpus = fields.pop("corpus")
         return cls(

@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rollcast.environments.hosted.capabilities import keep_only_file_capabilities
-from rollcast.environments.hosted.folder_access import (
+from rollcast.environments.python_processes.capabilities import keep_only_file_capabilities
+from rollcast.environments.python_processes.folder_access import (
     allow_folder,
     allow_interpreter,
     keep_signals_inside,
 )
-from rollcast.environments.hosted.folder_calls import folder_filter
-from rollcast.environments.hosted.private_folder import PrivateFolder
-from rollcast.environments.hosted.private_mounts import (
+from rollcast.environments.python_processes.folder_calls import folder_filter
+from rollcast.environments.python_processes.private_folder import PrivateFolder
+from rollcast.environments.python_processes.private_mounts import (
     SHARED_MEMORY,
     are_allowed,
     enter_private_mounts,
@@ -49,14 +49,14 @@ if TYPE_CHECKING:  # a tenth of a second less for each fork server
 
 @dataclass(frozen=True, slots=True)
 class Containment:
-    """Restrictions that the children of a nursery put on.
+    """Restrictions that the children of a fork server put on.
 
     Made once, so that it costs a child a few system calls.
     """
 
     profile: Profile
     base_bytes: int = 0
-    """Address space of the nursery."""
+    """Address space of the fork server."""
     compute: Lockdown | None = None
     """The lockdown of `tasks.sandbox`. None = another profile."""
     readable: tuple[Path, ...] = ()

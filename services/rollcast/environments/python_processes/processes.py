@@ -1,10 +1,10 @@
-"""The generator's side: one nursery for each environment, and a pool of environments that are
+"""The generator's side: one fork server for each environment, and a pool of environments that are
 ready.
 
-acquire -> an idle one, or a new one of its nursery (started when first needed)
+acquire -> an idle one, or a new one of its fork server (started when first needed)
 release -> idle, for the next episode      the profile folder, an overdue call, a failure: ended
 
-A nursery that does not answer is ended, and the next environment starts another.
+A fork server that does not answer is ended, and the next environment starts another.
 """
 
 import asyncio
@@ -15,10 +15,10 @@ from collections.abc import Callable
 from rollcast.config.environments.own_class import ClassEnvironment
 from rollcast.config.environments.tool_set import ToolSet
 from rollcast.environments.base import EnvironmentFailedError, LiveEnvironment
-from rollcast.environments.hosted.live import HostedEnvironment
-from rollcast.environments.hosted.private_folder import PrivateFolders
-from rollcast.environments.hosted.running_nursery import RunningForkServer
-from rollcast.environments.hosted.source import HostedSource
+from rollcast.environments.python_processes.live import PythonEnvironment
+from rollcast.environments.python_processes.private_folder import PrivateFolders
+from rollcast.environments.python_processes.running_fork_server import RunningForkServer
+from rollcast.environments.python_processes.source import PythonSource
 from rollcast.environments.tools.functions import program_tools
 
 
@@ -28,7 +28,7 @@ class EnvironmentProcesses:
     def __init__(
         self, settings: ClassEnvironment | ToolSet, on_replaced: Callable[[], None] = lambda: None
     ) -> None:
-        """on_replaced: called for each nursery that hung and was ended."""
+        """on_replaced: called for each fork server that hung and was ended."""
         self._settings = settings
         self._on_replaced = on_replaced
         self._starting = asyncio.Lock()
@@ -42,13 +42,13 @@ class EnvironmentProcesses:
         self._folders: PrivateFolders | None = None
         self._watch: asyncio.Task[None] | None = None
         self._sends: set[asyncio.Task[RunningForkServer]] = set()
-        """Connections that are on their way to the nursery."""
+        """Connections that are on their way to the fork server."""
         self._is_closing = False
-        self._live: set[HostedEnvironment] = set()
-        self._idle: list[HostedEnvironment] = []
+        self._live: set[PythonEnvironment] = set()
+        self._idle: list[PythonEnvironment] = []
         """The last one that was given back is the first to go: its memory is warm."""
 
-    async def acquire(self) -> HostedEnvironment:
+    async def acquire(self) -> PythonEnvironment:
         """An idle environment, or a new one. Waits for room until it is cancelled: an episode's own
         deadline does that.
 
@@ -61,7 +61,7 @@ class EnvironmentProcesses:
             self._room.release()
             raise
 
-    async def _idle_one(self) -> HostedEnvironment | None:
+    async def _idle_one(self) -> PythonEnvironment | None:
         """None = all are at work, or have died meanwhile."""
         while self._idle:
             environment = self._idle.pop()
@@ -70,7 +70,7 @@ class EnvironmentProcesses:
             await self._discard(environment)
         return None
 
-    async def _new_one(self) -> HostedEnvironment:
+    async def _new_one(self) -> PythonEnvironment:
         """A new process that takes requests. Raises EnvironmentFailedError."""
         if self._watch is None:
             self._watch = asyncio.create_task(self._replace_hung_servers())
@@ -78,16 +78,18 @@ class EnvironmentProcesses:
             environment, fork_server = await self._connect_environment()
             if await self._has_begun(environment, fork_server):
                 return environment
-            # The nursery has ended, and this connection starts another one.
+            # The fork server has ended, and this connection starts another one.
             environment, fork_server = await self._connect_environment()
             await self._has_begun(environment, None)
             return environment
 
     async def _has_begun(
-        self, environment: HostedEnvironment, fork_server: RunningForkServer | None
+        self, environment: PythonEnvironment, fork_server: RunningForkServer | None
     ) -> bool:
-        """False = its nursery has ended, so that another one may do better. None = none may. Raises
-        EnvironmentFailedError."""
+        """False = its fork server has ended, so that another one may do better. None = none may.
+
+        Raises EnvironmentFailedError.
+        """
         try:
             await environment.begin()
             return True
@@ -104,11 +106,11 @@ class EnvironmentProcesses:
             await self._discard(environment)
             raise
 
-    async def _discard(self, environment: HostedEnvironment) -> None:
+    async def _discard(self, environment: PythonEnvironment) -> None:
         self._live.discard(environment)
         await environment.close()
 
-    async def _connect_environment(self) -> tuple[HostedEnvironment, RunningForkServer]:
+    async def _connect_environment(self) -> tuple[PythonEnvironment, RunningForkServer]:
         generator_socket, environment_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         send = asyncio.create_task(self._send(environment_socket))
         self._sends.add(send)
@@ -121,7 +123,7 @@ class EnvironmentProcesses:
             generator_socket.close()
             raise
         reader, writer = await asyncio.open_connection(sock=generator_socket)
-        environment = HostedEnvironment(
+        environment = PythonEnvironment(
             self._settings,
             reader,
             writer,
@@ -132,13 +134,13 @@ class EnvironmentProcesses:
         return environment, fork_server
 
     async def _send(self, environment_socket: socket.socket) -> RunningForkServer:
-        """Send the environment's end of a connection to the nursery.
+        """Send the environment's end of a connection to the fork server.
 
         Raises EnvironmentFailedError.
         """
         with environment_socket:
             async with self._starting:
-                # In a thread: a nursery that is busy would hold up everything else of the
+                # In a thread: a fork server that is busy would hold up everything else of the
                 # generator.
                 return await asyncio.to_thread(self._ask_for, environment_socket.fileno())
 
@@ -148,7 +150,7 @@ class EnvironmentProcesses:
             send.exception()  # a caller that was cancelled does not look at it
 
     def _ask_for(self, connection: int) -> RunningForkServer:
-        """Send a connection to the nursery, which is started if necessary.
+        """Send a connection to the fork server, which is started if necessary.
 
         Raises EnvironmentFailedError.
         """
@@ -176,12 +178,12 @@ class EnvironmentProcesses:
         if self._folders is None and self._settings.profile == "folder":
             self._folders = PrivateFolders()
         folder = None if self._folders is None else self._folders.path
-        self._fork_server = RunningForkServer(HostedSource.select(self._settings), folder)
+        self._fork_server = RunningForkServer(PythonSource.select(self._settings), folder)
         self._fork_server.wait_until_ready()
 
     async def _replace_hung_servers(self) -> None:
         while True:
-            # How often a nursery is asked whether it still works
+            # How often a fork server is asked whether it still works
             await asyncio.sleep(2.0)
             fork_server = self._fork_server
             if fork_server is None or not fork_server.is_ready or fork_server.has_ended:
@@ -192,7 +194,7 @@ class EnvironmentProcesses:
                 await asyncio.to_thread(fork_server.kill)
                 self._on_replaced()
 
-    async def release(self, environment: HostedEnvironment, *, is_reusable: bool) -> None:
+    async def release(self, environment: PythonEnvironment, *, is_reusable: bool) -> None:
         """Keep it for another episode, or end it."""
         self._room.release()
         if is_reusable and self._may_be_reused and not environment.is_gone:
@@ -200,12 +202,12 @@ class EnvironmentProcesses:
         else:
             await self._discard(environment)
 
-    async def replace(self, environment: LiveEnvironment) -> HostedEnvironment:
+    async def replace(self, environment: LiveEnvironment) -> PythonEnvironment:
         """End an environment that serves an episode; a new one takes its place.
 
         Raises EnvironmentFailedError.
         """
-        assert isinstance(environment, HostedEnvironment)
+        assert isinstance(environment, PythonEnvironment)
         await self._discard(environment)
         return await self._new_one()
 

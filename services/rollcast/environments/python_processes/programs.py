@@ -8,7 +8,7 @@ It is forked before the environment's process answers anything, so it has neithe
 connection nor a row. Its answers are checked, and are at most a text for the model. If a user's
 code is in memory it starts a new Python.
 
-python -P -m rollcast.environments.hosted.programs TOOLS CALL_SECONDS FILTER
+python -P -m rollcast.environments.python_processes.programs TOOLS CALL_SECONDS FILTER
     the connection is FIRST_DESCRIPTOR
 """
 
@@ -19,8 +19,12 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rollcast.environments.hosted.instance import answer_call, deadline, interrupt_at_deadlines
 from rollcast.environments.overdue import OverdueError
+from rollcast.environments.python_processes.instance import (
+    answer_call,
+    deadline,
+    interrupt_at_deadlines,
+)
 from rollcast.processes.frames import MAX_REQUEST_BYTES, pack_message, receive
 from rollcast.processes.linux import Prctl, prctl
 

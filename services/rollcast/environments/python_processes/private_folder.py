@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rollcast.environments.hosted import removal
+from rollcast.environments.python_processes import removal
 from rollcast.processes.locked_folder import LockedFolder, take_abandoned
 
 PREFIX = "rollcast-environments-"

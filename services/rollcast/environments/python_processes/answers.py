@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from rollcast.environments.base import MAX_CALL_REWARD, Opening, ToolResult, ToolSchema
-from rollcast.environments.hosted.instance import MAX_TEXT_CHARACTERS
+from rollcast.environments.python_processes.instance import MAX_TEXT_CHARACTERS
 from rollcast.processes.frames import FrameError
 
 MAX_OFFERED_TOOLS = 512

@@ -1,4 +1,4 @@
-"""The generator's end of one nursery's process."""
+"""The generator's end of one fork server's process."""
 
 import contextlib
 import os
@@ -10,15 +10,15 @@ from pathlib import Path
 import psutil
 
 from rollcast.environments.base import EnvironmentFailedError
-from rollcast.environments.hosted.nursery import FORK, PING, PONG
-from rollcast.environments.hosted.source import HostedSource
+from rollcast.environments.python_processes.fork_server import FORK, PING, PONG
+from rollcast.environments.python_processes.source import PythonSource
 from rollcast.processes.server_process import ServerProcess
 from rollcast.processes.variables import users_variables
 
 START_SECONDS = 120.0
 """Deadline for a module's import, on a busy machine."""
 END_SECONDS = 5.0
-"""How long a nursery may take to end all of its environments."""
+"""How long a fork server may take to end all of its environments."""
 INHERITED = ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "LANG", "LD_LIBRARY_PATH", "TMPDIR")
 """All that a contained environment sees of the surroundings: no address, password or token is among
 them. A trusted one sees the user's variables without ours."""
@@ -31,7 +31,7 @@ process."""
 class RunningForkServer(ServerProcess):
     """Methods block; each may be called from a thread of its own."""
 
-    def __init__(self, source: HostedSource, folder: Path | None) -> None:
+    def __init__(self, source: PythonSource, folder: Path | None) -> None:
         """folder: for private folders. None = another profile than folder."""
         self.is_ready = False
         self.was_killed = False
@@ -44,8 +44,8 @@ class RunningForkServer(ServerProcess):
         if source.profile == "compute":
             variables |= ONE_THREAD
         super().__init__(
-            # The working folder comes after all installed packages: the nursery adds it at the end.
-            [sys.executable, "-P", "-m", "rollcast.environments.hosted.nursery"],
+            # The working folder comes after all installed packages: the fork server adds it last.
+            [sys.executable, "-P", "-m", "rollcast.environments.python_processes.fork_server"],
             [str(folder)],
             variables,
             stdin=subprocess.PIPE,
@@ -78,7 +78,7 @@ class RunningForkServer(ServerProcess):
         answer = self.read_first_answer(START_SECONDS)
         self.gives_call_rewards = bool(answer.get("gives_call_rewards"))
         self.gives_metrics = bool(answer.get("gives_metrics"))
-        # Deadline for a busy nursery to take a connection
+        # Deadline for a busy fork server to take a connection
         self.control.settimeout(30.0)
         if (failure_reason := answer.get("failed")) is not None:
             self.close()

@@ -20,8 +20,8 @@ from typing import Any
 from rollcast.config.errors import UserError
 from rollcast.config.own_functions import is_function, load_function
 from rollcast.environments.base import ToolSchema
-from rollcast.environments.hosted.instance import Function, Instance
-from rollcast.environments.hosted.source import HostedSource
+from rollcast.environments.python_processes.instance import Function, Instance
+from rollcast.environments.python_processes.source import PythonSource
 from rollcast.environments.tools.functions import program_tools, tool_functions
 
 ENVIRONMENTS_GROUP = "rollcast.environments"
@@ -48,7 +48,7 @@ class Definition:
     gives_metrics: bool = False
 
 
-def load_definition(source: HostedSource) -> Definition:
+def load_definition(source: PythonSource) -> Definition:
     """Import the code. Raises UserError, and whatever the import raises."""
     if source.code is not None:
         return _load_class_definition(source.name, source.code)
