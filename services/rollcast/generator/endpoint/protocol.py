@@ -235,8 +235,9 @@ def turn_limits(settings: Mapping[str, Any]) -> tuple[int | None, tuple[str, ...
     # By exact type: True is an int in Python.
     if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 1):
         raise RefusedRequestError(f"max_tokens = {max_tokens}: must be a number of at least 1")
-    stop = settings.get("stop")
-    stops = [stop] if isinstance(stop, str) else [] if stop is None else stop
+    stops = settings.get("stop")
+    if stops is None or isinstance(stops, str):
+        stops = [] if stops is None else [stops]
     is_list = isinstance(stops, list) and all(isinstance(text, str) for text in stops)
     # Most stop texts that the OpenAI API takes.
     max_stops = 4

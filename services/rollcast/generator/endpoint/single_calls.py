@@ -49,7 +49,7 @@ class SingleSession(HarnessSession):
         super().__init__(task, HarnessEnvironment(name="none"), parts, record)
         self._calls = calls
         self._episode = episode
-        self._held = ExitStack()
+        self._releases = ExitStack()
         """Releases of the lock and the place."""
 
     @asynccontextmanager
@@ -69,7 +69,7 @@ class SingleSession(HarnessSession):
                 async with super().turn(request, end, max_tokens) as tokens:
                     yield tokens
             finally:
-                self._held.close()
+                self._releases.close()
                 if self._episode is not None:
                     self._episode.leave_untrained(self)
         finally:
@@ -79,9 +79,9 @@ class SingleSession(HarnessSession):
         """Take a place, and the tokens. Raises RefusedRequestError."""
         if self._episode is not None:
             await self._episode.untrained_lock.acquire()
-            self._held.callback(self._episode.untrained_lock.release)
+            self._releases.callback(self._episode.untrained_lock.release)
         await self._calls.take_place(may_wait=self._episode is not None)
-        self._held.callback(self._calls.give_place)
+        self._releases.callback(self._calls.give_place)
         return await super().reserve(request, max_tokens)
 
 
