@@ -137,11 +137,12 @@ class EpisodeRecord:
         """How many tokens the episode may still have, or the next turn of a sequence; not positive
         = none. Given tokens count, too.
         """
-        num_tokens = sum(sampler.completion.num_input_tokens for sampler in self.sequences)
-        of_episode = self._task.length.max_tokens - num_tokens
+        lengths = [sampler.completion.num_input_tokens for sampler in self.sequences]
+        episode_tokens = self._task.length.max_tokens - sum(lengths)
         if sequence is None:
-            return of_episode
-        return min(of_episode, self._max_sequence_tokens - self.sequences[sequence].num_tokens)
+            return episode_tokens
+        prompt = self.sequences[sequence].prompt_token_ids
+        return min(episode_tokens, self._max_sequence_tokens - len(prompt) - lengths[sequence])
 
     async def sample_turn(
         self, sequence: int, ends: TurnEnds = NO_OTHER_ENDS, max_tokens: int | None = None
