@@ -359,7 +359,7 @@ def test_a_failure_before_the_agent_is_no_verdict(engine: EngineUnderTest, tmp_p
             await container.end()
             await pool_engine.close()
 
-    with pytest.raises(ContainerError, match="acme/hello: mkdir") as caught:
+    with pytest.raises(ContainerError, match="hello: mkdir") as caught:
         asyncio.run(prepare_spoiled())
     assert not isinstance(caught.value, SpoiledError)
 

@@ -31,14 +31,13 @@ from rollcast.environments.containers.pods.command import (
 from rollcast.environments.containers.pods.served import ServedCommands
 from rollcast.environments.containers.pods.state import end_error
 
-START_COMMAND = 'newline="\n"; IFS= read -r line && eval "$line"'
-"""Reads a line of shell from standard input: what is in a command's address is logged."""
+START_COMMAND = ("/bin/sh", "-c", 'newline="\n"; IFS= read -r line && eval "$line"')
+"""Reads a line of shell from standard input: clusters log what is in a command's address."""
 UNPACK = f'{{ cd / && {MAKE_ROOM} && head -c "$3" | tar -C "$2" -xf -; }} 2>&1'
 """One command: none begins while the folder of the image is not there."""
 PACK_LINK = 'tar -C "$1" -cf - "./$2"'
 PACK_TARGET = 'tar -C "$1" -chf - "./$2"'
 """A link is followed."""
-SHELL = ("/bin/sh", "-c", START_COMMAND)
 log = structlog.get_logger()
 
 
@@ -73,7 +72,7 @@ class PodContainer(ArchivedFiles):
     async def open_commands(self, *, user: str | None, folder: str | None) -> list[str]:
         def stream(command: Sequence[str]) -> AsyncGenerator[bytes | int, None]:
             script = self._script(command, {}, user, folder)
-            return stream_command(self._api, self._name, SHELL, script)
+            return stream_command(self._api, self._name, START_COMMAND, script)
 
         served = await ServedCommands.start(stream)
         self._served.append(served)
@@ -89,7 +88,7 @@ class PodContainer(ArchivedFiles):
         folder: str | None = None,
     ) -> CommandOutput:
         script = self._script(command, variables, user, folder)
-        output = await self._run(SHELL, seconds, stdin=script)
+        output = await self._run(START_COMMAND, seconds, stdin=script)
         # The end of the connection does not end the program in the pod.
         if output.is_overdue or (output.code == 137 and output.num_dropped):
             await self.end_programs()
