@@ -113,7 +113,7 @@ async def _send(channels: Any, stdin: IO[bytes]) -> None:
 
 
 def exit_code(end: bytes) -> int:
-    """The exit code in the content of the last channel. Raises LostCommandError if it has none."""
+    """The exit code in the content of the last channel. Raises LostCommandError without one."""
     try:
         status = json.loads(end)
         if status["status"] == "Success":

@@ -32,7 +32,7 @@ from rollcast.environments.containers.pods.served import ServedCommands
 from rollcast.environments.containers.pods.state import end_error
 
 START_COMMAND = ("/bin/sh", "-c", 'newline="\n"; IFS= read -r line && eval "$line"')
-"""Reads a line of shell from standard input: clusters log what is in a command's address."""
+"""Reads a line of shell from standard input: clusters log a command's address."""
 UNPACK = f'{{ cd / && {MAKE_ROOM} && head -c "$3" | tar -C "$2" -xf -; }} 2>&1'
 """One command: none begins while the folder of the image is not there."""
 PACK_LINK = 'tar -C "$1" -cf - "./$2"'
@@ -100,8 +100,7 @@ class PodContainer(ArchivedFiles):
 
         Raises SpoiledError if that cannot be done, ContainerError if a served command was lost.
         """
-        served, self._served = self._served, []
-        if any([await commands.close() for commands in served]):
+        if any([await served.close() for served in self._served]):
             # One that was on its way may still begin.
             await asyncio.sleep(2.0)
         # A pod in which this takes longer is ended
@@ -111,14 +110,14 @@ class PodContainer(ArchivedFiles):
             self._end_reason = "its programs could not be ended"
             await self.end()
             raise SpoiledError(self._end_reason)
-        for commands in served:
-            if commands.failure:
-                raise ContainerError(f"a command was lost: {commands.failure}")
+        for served in self._served:
+            if served.failure:
+                raise ContainerError(f"a command was lost: {served.failure}")
 
     async def end(self) -> None:
         self._is_ended = True
-        while self._served:
-            await self._served.pop().close()
+        for served in self._served:
+            await served.close()
         reason = ""
         # An API server that restarts is back in some seconds. A pod whose creation was not answered
         # may come after an admission of ten.

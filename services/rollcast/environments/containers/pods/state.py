@@ -29,7 +29,8 @@ def has_failed(pod: dict[str, Any]) -> bool:
 
 def failure_reason(pod: dict[str, Any]) -> str:
     """Why a pod is not running, as the kubelet or the scheduler says; may be empty."""
-    state, status = _state(pod), pod.get("status", {})
+    state = _state(pod)
+    status = pod.get("status", {})
     report = state.get("terminated") or state.get("waiting") or status
     # The message of the pull itself says more than that of the pause after it.
     if report.get("reason", "ContainerCreating") not in ("ContainerCreating", "ImagePullBackOff"):
@@ -48,7 +49,8 @@ def end_error(pod: dict[str, Any] | None, settings: ContainerSettings) -> Contai
     if pod is None or "deletionTimestamp" in pod["metadata"]:
         return ContainerError("its pod was deleted")
     status = pod.get("status", {})
-    reason, message = status.get("reason"), str(status.get("message", ""))
+    reason = status.get("reason")
+    message = str(status.get("message", ""))
     if reason == "Evicted":
         # A kubelet whose node is short of storage names the containers that used more than they
         # requested.
