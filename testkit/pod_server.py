@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import threading
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -25,6 +26,7 @@ from testkit.containers import runtime
 
 NAMESPACE = "episodes"
 LABEL = "rollcast.test-pod"
+NETWORK_LABEL = "rollcast.io/network"
 PIDS_LIMIT = 32
 """The kubelet's podPidsLimit."""
 Pod = dict[str, Any]
@@ -62,16 +64,22 @@ def limits_of(pod: Pod) -> list[str]:
     assert rights["allowPrivilegeEscalation"] is False
     assert pod["spec"]["automountServiceAccountToken"] is False
     return [
-        *("--network", "none", "--no-hosts", "--http-proxy=false", "--log-driver", "none"),
+        *(("--network", "none") if pod["metadata"]["labels"][NETWORK_LABEL] == "none" else ()),
+        *("--no-hosts", "--http-proxy=false", "--log-driver", "none"),
         *("--memory", limits["memory"], "--memory-swap", limits["memory"]),
         *("--cpus", str(int(limits["cpu"].removesuffix("m")) / 1000)),
         *("--pids-limit", str(PIDS_LIMIT), "--security-opt", "no-new-privileges"),
         *(f"--cap-drop={name}" for name in rights["capabilities"]["drop"]),
         *(f"--cap-add={name}" for name in rights["capabilities"]["add"]),
         *("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096"),
-        *(f"--env={entry['name']}={entry['value']}" for entry in container["env"]),
+        *(f"--env={entry['name']}={expand(entry['value'])}" for entry in container["env"]),
         *("--entrypoint", json.dumps(container["command"]), container["image"]),
     ]
+
+
+def expand(text: str) -> str:
+    """A variable's value as a kubelet sets it: it knows no other one here."""
+    return re.sub(r"\$(\$|\(\w+\))", lambda match: "$" if match[1] == "$" else "", text)
 
 
 class PodServer:
@@ -85,6 +93,10 @@ class PodServer:
         """Verbs that the account may not use, such as `delete pods` and `create pods/exec`."""
         self.is_node_lost = False
         """Whether commands get no answer; pods become unready at the next one."""
+        self.last_command: list[str] = []
+        """The arguments in the address of the last command."""
+        self.delays_seconds: list[float] = []
+        """How long the next requests that create a pod or begin a command wait."""
         self.port = port
         self._tasks: set[asyncio.Task[None]] = set()
         self._streams: set[web.WebSocketResponse] = set()
@@ -126,6 +138,11 @@ class PodServer:
         """Delete a pod, as another user of the cluster does."""
         asyncio.run_coroutine_threadsafe(self._end(name), self._loop).result(60)
 
+    @property
+    def num_streams(self) -> int:
+        """Commands that run."""
+        return len(self._streams)
+
     def drop_connections(self) -> None:
         """End every command's connection, as a restart of the API server does."""
 
@@ -151,8 +168,7 @@ class PodServer:
                 web.post(reviews, self._review),
             ]
         )
-        # Go's server takes a request line of a mebibyte.
-        self._runner = web.AppRunner(application, max_line_size=1 << 20, shutdown_timeout=1.0)
+        self._runner = web.AppRunner(application, shutdown_timeout=1.0)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port)
         await site.start()
@@ -185,6 +201,7 @@ class PodServer:
     async def _create(self, request: web.Request) -> web.Response:
         pod = await request.json()
         kubernetes_validate.validate(pod, "1.37", strict=True)
+        await self._delay()
         self.created.append(json.loads(json.dumps(pod)))
         name, runtime_class = pod["metadata"]["name"], pod["spec"].get("runtimeClassName")
         if runtime_class is not None:
@@ -213,8 +230,8 @@ class PodServer:
             await podman("rm", "--force", "--time", "0", "--ignore", name)
             return
         if code:
-            waiting = {"reason": "RunContainerError", "message": output}
-            self._set_state(pod, "Pending", waiting=waiting)
+            terminated = {"exitCode": 128, "reason": "StartError", "message": output}
+            self._set_state(pod, "Failed", terminated=terminated)
             return
         self._set_state(pod, "Running", running={"startedAt": "2026-01-01T00:00:00Z"})
         self._run_in_background(self._look_at_files(pod))
@@ -222,7 +239,7 @@ class PodServer:
         await podman("wait", name)
         form = "{{.State.ExitCode}} {{.State.OOMKilled}}"
         _, state = await podman("inspect", "--format", form, name)
-        if "running" in pod["status"]["containerStatuses"][0]["state"]:
+        if "running" in pod["status"]["containerStatuses"][-1]["state"]:
             code_text, _, is_killed = state.strip().partition(" ")
             reason = "OOMKilled" if is_killed == "true" else "Error"
             code = int(code_text) if code_text.isdigit() else 137
@@ -257,7 +274,8 @@ class PodServer:
             await podman("kill", pod["metadata"]["name"])
 
     def _set_state(self, pod: Pod, phase: str, **state: Any) -> None:
-        statuses = [{"name": "episode", "state": state}]
+        proxy = {"name": "a-proxy-of-the-cluster", "state": {"running": {}}}
+        statuses = [proxy, {"name": "episode", "state": state}]
         pod["status"] |= {"phase": phase, "containerStatuses": statuses}
 
     async def _end(self, name: str) -> None:
@@ -330,8 +348,10 @@ class PodServer:
         pod = self.pods.get(request.match_info["name"])
         if pod is None:
             return failure(404, "pods not found")
-        if pod["status"]["phase"] != "Running":
+        if pod["status"]["phase"] != "Running" or request.query.get("container") != "episode":
             return failure(500, "container not found")
+        self.last_command = request.query.getall("command")
+        await self._delay()
         stream = web.WebSocketResponse(protocols=["v4.channel.k8s.io"])
         await stream.prepare(request)
         assert stream.ws_protocol == "v4.channel.k8s.io"
@@ -346,6 +366,10 @@ class PodServer:
         finally:
             self._streams.discard(stream)
         return stream
+
+    async def _delay(self) -> None:
+        if self.delays_seconds:
+            await asyncio.sleep(self.delays_seconds.pop(0))
 
     async def _run_command(
         self, stream: web.WebSocketResponse, name: str, request: web.Request
@@ -402,10 +426,10 @@ def command_status(code: int, message: str) -> dict[str, Any]:
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}}
     if code == 0:
         return {**status, "status": "Success"}
-    unstarted = ("OCI runtime", "no such container", "container state improper")
+    unstarted = ("OCI ", "no such container", "container state improper")
     if any(words in message for words in unstarted):
-        told = f"error executing command in container: failed to exec in container: {message}"
-        return {**status, "status": "Failure", "reason": "InternalError", "message": told}
+        message = f"error executing command in container: failed to exec in container: {message}"
+        return {**status, "status": "Failure", "reason": "InternalError", "message": message}
     causes = [{"reason": "ExitCode", "message": str(code)}]
     message = f"command terminated with non-zero exit code: {code}"
     details = {"reason": "NonZeroExitCode", "message": message, "details": {"causes": causes}}

@@ -9,6 +9,7 @@ import pytest
 from rollcast.config.environments.container import ContainerSettings
 from rollcast.config.environments.tool_set import ToolSet
 from rollcast.config.run import parse_run_config
+from rollcast.environments.containers.pods.api import NAMESPACE_FILE
 from rollcast.environments.containers.pods.manifest import pod_manifest
 from tests.chart.kubernetes_schemas import NEWEST, check
 from tests.chart.network import DNS, NEIGHBOUR, OUTSIDE, Network, Place
@@ -72,7 +73,6 @@ def test_rights_are_those_of_pods_alone_in_each_namespace_of_an_environment() ->
 def test_a_generator_knows_which_pod_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     objects = render(VALUES)
     generator = pod_of(objects, "generator")
-    assert generator.spec["automountServiceAccountToken"] is True
     (container,) = [item for item in generator.containers if item["name"] == "generator"]
     variables = {entry["name"]: entry for entry in container["env"]}
     assert variables["POD_NAME"]["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.name"
@@ -86,6 +86,43 @@ def test_a_generator_knows_which_pod_it_is(monkeypatch: pytest.MonkeyPatch) -> N
     assert "ownerReferences" not in elsewhere, "an owner of another namespace counts as deleted"
     assert own["labels"]["rollcast.io/run"] == "demo"
     assert own["labels"]["rollcast.io/environment"] == "box"
+
+
+def test_the_token_is_where_clients_look_and_in_no_other_container() -> None:
+    more = [{"name": "other", "image": "other"}]
+    values = merged(VALUES, {"generator": {"extraContainers": more, "extraInitContainers": more}})
+    generator = pod_of(render(values), "generator")
+    assert generator.spec["automountServiceAccountToken"] is False
+    mounts = {
+        container["name"]: mount["mountPath"]
+        for container in (*generator.containers, *generator.spec["initContainers"])
+        for mount in container.get("volumeMounts", [])
+        if mount["name"] == "api-token"
+    }
+    assert mounts == {"generator": str(NAMESPACE_FILE.parent)}
+    (volume,) = [item for item in generator.spec["volumes"] if item["name"] == "api-token"]
+    token, authority, namespace = volume["projected"]["sources"]
+    assert token["serviceAccountToken"]["path"] == "token"
+    assert authority["configMap"]["items"] == [{"key": "ca.crt", "path": "ca.crt"}]
+    assert namespace["downwardAPI"]["items"][0]["path"] == NAMESPACE_FILE.name
+
+
+def test_releases_that_share_a_namespace_of_episodes_share_no_object() -> None:
+    identities = [
+        {
+            (item["kind"], item["metadata"]["namespace"], item["metadata"]["name"])
+            for item in render(VALUES, namespace=namespace)
+            if item["metadata"]["name"].endswith("-episodes")
+        }
+        for namespace in ("one", "two")
+    ]
+    assert [len(found) for found in identities] == [6, 6]
+    assert not identities[0] & identities[1]
+
+
+def test_the_policy_outlives_the_release() -> None:
+    for policy in episode_objects(render(VALUES), "NetworkPolicy").values():
+        assert policy["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
 
 
 @pytest.mark.parametrize("enabled", [True, False])

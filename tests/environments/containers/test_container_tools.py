@@ -180,6 +180,7 @@ async def test_output_without_end_is_cut(box: Box) -> None:
         ("shell", {"command": 3}, "takes one parameter, command, a text"),
         ("shell", {"command": "ls", "more": 1}, "takes one parameter, command, a text"),
         ("shell", {"command": "a\0b"}, "Error"),
+        ("shell", {"command": "a\ud800b"}, "Error"),
         ("shell", {"command": "x" * 300_000}, "Error"),
     ],
 )

@@ -74,14 +74,14 @@ async def test_variables_and_a_folder_reach_a_command_and_its_code_comes_back(
     settings = ContainerSettings.model_validate(engine.settings)
     pool = ContainerPool(find_engine(settings, "box"), settings, START_SECONDS)
     try:
-        container = await pool.acquire(IMAGE, {"PLACE": "Rome and = more"})
+        container = await pool.acquire(IMAGE, {"PLACE": "Rome and = more $$ $(PLACE)"})
         output = await container.run(
             ["/bin/sh", "-c", 'echo "$PLACE, $OTHER"; busybox pwd; echo wrong >&2; exit 7'],
             10,
             variables={"OTHER": "b 'c'"},
             folder="/tmp",
         )
-        assert (output.text, output.code) == ("Rome and = more, b 'c'\n/tmp\nwrong", 7)
+        assert (output.text, output.code) == ("Rome and = more $$ $(PLACE), b 'c'\n/tmp\nwrong", 7)
         output = await container.run(["/bin/sh", "-c", "yes | head -c 3000000; kill -9 $$"], 20)
         assert output.code == 137
         assert len(output.content) == 1 << 20

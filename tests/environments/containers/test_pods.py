@@ -25,6 +25,7 @@ from rollcast.environments.containers.container import Container, ContainerError
 from rollcast.environments.containers.engines import find_engine, missing_for_containers
 from rollcast.environments.containers.pods.engine import Kubernetes
 from rollcast.environments.containers.pods.enter_pod import __file__ as entering
+from rollcast.environments.containers.pods.manifest import owner
 from rollcast.environments.of_run import missing_in_cluster
 from testkit.containers import IMAGE, START_SECONDS, podman
 from testkit.pod_server import NAMESPACE, PodServer
@@ -107,19 +108,38 @@ async def test_programs_that_remove_the_folder_of_their_image_spoil_the_pod(
     started = await engine.start(image, START_SECONDS)
     try:
         assert (await started.run([*SHELL, "busybox pwd; rm -rf /app"], 10.0)).text == "/app"
-        with pytest.raises(SpoiledError, match="folder of its image was removed"):
+        with pytest.raises(SpoiledError, match="folder of its image, cannot be used"):
             await started.run([*SHELL, "echo never"], 10.0)
     finally:
         await started.end()
         await engine.close()
 
 
-async def test_a_first_process_that_is_killed_from_outside_is_lost(pod: Container) -> None:
+async def test_a_first_process_that_is_killed_ran_out_of_memory(pod: Container) -> None:
+    """Whatever else kills it, the cluster gives a reason."""
     running = await run_and_wait(pod, "echo begun")
     await asyncio.to_thread(podman, "kill", pod.name)
-    with pytest.raises(ContainerError, match="it has ended") as caught:
+    with pytest.raises(SpoiledError, match="its first process was ended"):
         await running
-    assert not isinstance(caught.value, SpoiledError)
+
+
+async def test_output_without_end_ends_before_its_deadline(pod: Container) -> None:
+    began = time.monotonic()
+    output = await pod.run([*SHELL, "yes; echo never"], 1_000.0)
+    assert (output.code, len(output.content)) == (137, 1 << 20)
+    assert output.num_dropped >= 64 << 20
+    assert time.monotonic() - began < 500
+    assert "yes" not in (await pod.run([*SHELL, "ps"], 10.0)).text
+
+
+async def test_a_command_and_its_variables_are_in_no_address(
+    pod: Container, pod_server: PodServer
+) -> None:
+    command = [*SHELL, 'echo "$KEY, $1"', "sh", "in\n'quotes' $HOME"]
+    output = await pod.run(command, 10.0, variables={"KEY": "of\na test"})
+    assert output.text == "of\na test, in\n'quotes' $HOME"
+    assert pod_server.last_command
+    assert not {"of", "quotes"} & set(" ".join(pod_server.last_command).split())
 
 
 async def test_a_pod_ends_after_its_seconds(pod_server: PodServer) -> None:
@@ -170,6 +190,9 @@ async def test_a_program_of_this_machine_runs_commands_without_access_to_the_clu
     killed.kill()
     await killed.wait()
     assert await run("kill -9 $$; echo never") == (137, "")
+    code, output = await run("yes")
+    assert code == 137
+    assert output.endswith("further bytes were not kept]\n")
     await pod.end()
     assert await run("echo never") == (125, "the container has ended\n")
 
@@ -178,6 +201,34 @@ async def test_no_other_user_runs_a_command(pod: Container) -> None:
     with pytest.raises(ContainerError, match="user nobody"):
         await pod.run([*SHELL, "id"], 10.0, user="nobody")
     assert (await pod.run([*SHELL, "id -u"], 10.0, user="0")).text == "0"
+
+
+async def test_a_start_that_is_given_up_before_the_cluster_answers_leaves_no_pod(
+    pod_server: PodServer,
+) -> None:
+    before = len(pod_server.created)
+    pod_server.delays_seconds.append(3.0)
+    engine = find_engine(SETTINGS, "box")
+    starting = asyncio.create_task(engine.start(IMAGE, START_SECONDS))
+    await asyncio.sleep(1.0)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    (pod,) = pod_server.created[before:]
+    assert await asyncio.to_thread(wait_until_gone, pod_server, {pod["metadata"]["name"]})
+    await engine.close()
+
+
+async def test_an_image_whose_shell_does_not_start_is_refused_at_once(
+    pod_server: PodServer,
+) -> None:
+    image = "localhost/rollcast-tests-no-shell:1"
+    made = podman("build", "--tag", image, "-", input=b"FROM scratch\nWORKDIR /app\n")
+    assert made.returncode == 0, made.stderr
+    engine = find_engine(SETTINGS, "box")
+    with pytest.raises(ContainerError, match=r"cannot be started: StartError: .*/bin/sh"):
+        await engine.start(image, 1_000.0)
+    await engine.close()
 
 
 def wait_until_gone(pod_server: PodServer, names: set[str]) -> bool:
@@ -210,6 +261,21 @@ def test_pods_of_a_killed_process_are_removed_by_the_next_and_others_are_not(
             owner.kill()
             owner.communicate()
         pod_server.delete(there)
+
+
+def test_pods_that_this_process_did_not_make_are_left(
+    pod_server: PodServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("POD_UID", raising=False)
+    labels = {"rollcast.io/owner": owner(), "rollcast.io/process": "no-number"}
+    named = {"name": "odd", "labels": labels}
+    monkeypatch.setitem(pod_server.pods, "odd", {"metadata": named, "status": {"phase": "Pending"}})
+    assert find_engine(SETTINGS, "box").remove_abandoned() == 0
+    labels["rollcast.io/process"] = "1-1"
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    labels["rollcast.io/owner"] = owner().replace(boot, "0" * len(boot))
+    assert find_engine(SETTINGS, "box").remove_abandoned() == 0, "another machine of this name"
+    assert "odd" in pod_server.pods
 
 
 def sentences(**settings: Any) -> list[str]:
@@ -268,6 +334,8 @@ def test_without_a_cluster_the_start_is_refused(
     monkeypatch.setenv("KUBECONFIG", str(PodServer(port=9).kubeconfig(tmp_path)))
     (sentence,) = sentences()
     assert "127.0.0.1:9" in sentence
+    (sentence,) = sentences(namespace=None)
+    assert "the context of KUBECONFIG has no namespace; set `namespace`" in sentence
 
     async def start() -> None:
         engine = Kubernetes(SETTINGS, "box")
@@ -278,3 +346,13 @@ def test_without_a_cluster_the_start_is_refused(
 
     with pytest.raises(ContainerError, match="cannot be started"):
         asyncio.run(start())
+
+
+@pytest.mark.parametrize("content", ["", "{", "- a list", "contexts: 3"])
+def test_a_malformed_kubeconfig_is_one_sentence(
+    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "malformed").write_text(content)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "malformed"))
+    (sentence,) = sentences()
+    assert "there is no access to Kubernetes" in sentence

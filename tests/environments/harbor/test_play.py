@@ -15,21 +15,26 @@ import time
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from rollcast.config.environments.container import ContainerSettings
 from rollcast.config.environments.harbor import HarborEnvironment
+from rollcast.environments.containers.container import ContainerError, SpoiledError
 from rollcast.environments.containers.engines import find_engine
+from rollcast.environments.harbor.grading import prepare
 from rollcast.environments.harbor.images import make_image, task_image
 from rollcast.environments.harbor.play import EXIT_NO_VERDICT
 from rollcast.environments.harbor.task import read_task
 from rollcast.environments.kinds.harbor import missing
 from rollcast.environments.kinds.kind import Surroundings, find_kind
-from testkit.containers import START_SECONDS, runtime
+from testkit.containers import IMAGE, START_SECONDS, runtime
 from testkit.harbor_tasks import TASK_FILE, TESTS, write_task
 from tests.environments.engines_under_test import EngineUnderTest
+
+if TYPE_CHECKING:
+    from testkit.pod_server import PodServer
 
 
 class ScriptedEndpoint(ThreadingHTTPServer):
@@ -240,6 +245,13 @@ ESCAPES = {
     "a file in the tests' place": "touch /tests",
     "nothing left": "rm -rf /app",
     "no shell": "rm /bin/sh",
+    "a shell that may not be started": "busybox chmod 0 /bin/sh",
+    "a shell that is no program": "rm /bin/sh; echo x > /bin/sh; chmod +x /bin/sh",
+    "a file in the place of its folder": "cd /; rm -rf /app; touch /app",
+    "a sleep that writes a reward": (
+        f"rm /bin/sleep; echo '#!/bin/sh' > /bin/sleep; chmod +x /bin/sleep; "
+        f"echo 'while :; do {WRITE_REWARD}; done' >> /bin/sleep"
+    ),
 }
 """What an agent may do in place of its task."""
 
@@ -286,6 +298,70 @@ def test_an_agent_that_fills_the_disk_gets_the_lowest_reward(
     fill = "dd if=/dev/zero of=/app/big bs=1048576 count=100; sleep 20"
     assert play(environment, endpoint, fill)[0] == 0
     assert endpoint.rewards == [-1.0]
+
+
+IN_PODS = pytest.mark.parametrize("engine", ["kubernetes"], indirect=True)
+
+
+@IN_PODS
+def test_an_episode_that_lost_a_command_is_not_graded(
+    engine: EngineUnderTest, pod_server: PodServer, tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    write_task(tmp_path / "hello")
+    environment = harbor_environment(engine, tmp_path)
+    program = start_playing(environment, endpoint, "sleep 1000", "echo hello > hello.txt")
+    wait_for_a_turn(endpoint)
+    deadline = time.monotonic() + START_SECONDS
+    while pod_server.num_streams == 0 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    pod_server.drop_connections()
+    output, _ = program.communicate(timeout=START_SECONDS)
+    assert program.returncode == EXIT_NO_VERDICT
+    assert "a command was lost" in output
+    assert endpoint.rewards == []
+    seen = endpoint.messages[2]["content"]
+    assert seen == "the command did not run to its end\n[exit code 125]"
+
+
+@IN_PODS
+def test_a_command_that_begins_late_does_not_run_during_the_tests(
+    engine: EngineUnderTest, pod_server: PodServer, tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    short = TASK_FILE.replace("[agent]\ntimeout_sec = 60.0", "[agent]\ntimeout_sec = 6.0")
+    folder = write_task(tmp_path / "hello", short)
+    (folder / "tests" / "test.sh").write_text(TESTS.replace("echo", "sleep 8; echo", 1))
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    agent = (
+        f"touch {begun}; while ! test -f {go}; do sleep 0.1; done; "
+        "$ROLLCAST_CONTAINER sh -c 'echo hello > hello.txt'; sleep 1000"
+    )
+    environment = harbor_environment(engine, tmp_path, command=("sh", "-c", agent))
+    program = start_playing(environment, endpoint)
+    while not begun.exists():
+        time.sleep(0.1)
+    pod_server.delays_seconds.append(7.0)
+    go.touch()
+    program.communicate(timeout=START_SECONDS)
+    assert program.returncode == 0
+    assert endpoint.rewards == [0.0]
+
+
+def test_a_failure_before_the_agent_is_no_verdict(engine: EngineUnderTest, tmp_path: Path) -> None:
+    task = read_task(write_task(tmp_path / "hello"))
+
+    async def prepare_spoiled() -> None:
+        pool_engine = find_engine(ContainerSettings.model_validate(engine.settings), "hello")
+        container = await pool_engine.start(IMAGE, START_SECONDS)
+        try:
+            await container.run(["/bin/sh", "-c", "touch /logs"], 10.0)
+            await prepare(container, task)
+        finally:
+            await container.end()
+            await pool_engine.close()
+
+    with pytest.raises(ContainerError, match="hello: mkdir") as caught:
+        asyncio.run(prepare_spoiled())
+    assert not isinstance(caught.value, SpoiledError)
 
 
 def test_a_killed_episode_leaves_no_container(

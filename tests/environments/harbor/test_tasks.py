@@ -167,11 +167,11 @@ def test_a_task_may_ask_for_no_more_than_the_run_file_allows(tmp_path: Path) -> 
     asked = task_settings(ContainerSettings(network="bridge"), task)
     assert (asked.memory_gib, asked.network) == (0.125, "bridge")
     less = allowed.model_copy(
-        update={"container": ContainerSettings(memory_gib=0.1), "call_seconds": 299.0}
+        update={"container": ContainerSettings(memory_gib=0.1), "call_seconds": 419.0}
     )
     assert [sentence.partition(":")[0] for sentence in asks_for_more(less, task, "box")] == [
         "box.container.memory_gib = 0.1",
-        "box.call_seconds = 299",
+        "box.call_seconds = 419",
     ]
 
 

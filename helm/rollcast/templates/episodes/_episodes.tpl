@@ -13,3 +13,11 @@ whose container has the engine kubernetes. What is no map is refused by the run 
 {{- end -}}
 {{- dict "namespaces" (uniq $found) | toJson -}}
 {{- end -}}
+
+{{/* Name of the objects for episodes in a namespace; (list . "namespace"). Releases of several namespaces may share another one. */}}
+{{- define "rollcast.episodesName" -}}
+{{- $root := index . 0 -}}
+{{- include "rollcast.fullname" $root -}}
+{{- if ne (index . 1) $root.Release.Namespace }}-{{ include "rollcast.releaseSum" $root }}{{ end -}}
+-episodes
+{{- end -}}

@@ -16,8 +16,8 @@ class ContainerSettings(Settings):
     """Starts the containers. podman = on the generator's machine. kubernetes = each is a pod of the
     generator's cluster, which may be on any node."""
     image: Annotated[str, Field(pattern=CONTAINER_IMAGE)] | None = None
-    """Image of every episode. It is pulled before the start, and needs `sh`; a pod needs `sleep`
-    too. None = each row names its own in the field `image`."""
+    """Image of every episode. It is pulled before the start, and needs `sh`. None = each row names
+    its own in the field `image`."""
     runtime: Annotated[str, Field(pattern=CONTAINER_NAME)] | None = None
     """Program that podman starts containers with, such as `runsc` of gVisor; on Kubernetes the name
     of a RuntimeClass. None = podman's or the cluster's own."""

@@ -99,7 +99,7 @@ class Container(Protocol):
         ...
 
     async def end_programs(self) -> None:
-        """End every process except the first one."""
+        """End every process except the first one; `open_commands` starts no further one."""
         ...
 
     async def end(self) -> None:
@@ -120,7 +120,7 @@ class ContainerEngine(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of the engine. Its containers are ended before."""
+        """Give up what the engine holds. Its containers are ended before."""
         ...
 
     def remove_abandoned(self) -> int:

@@ -80,7 +80,7 @@ class Podman:
         return container
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Podman holds nothing."""
 
     def remove_abandoned(self) -> int:
         return remove_abandoned_containers(self._podman)

@@ -84,16 +84,16 @@ class ContainerPool:
         """
         try:
             await asyncio.wait({starting})
+            if starting.cancelled() or starting.exception() is not None:
+                return None
+            container = starting.result()
+            if await container.has_ended():
+                await self.release(container)
+                return None
+            return container
         except asyncio.CancelledError:
             starting.add_done_callback(self._end_unused)
             raise
-        if starting.cancelled() or starting.exception() is not None:
-            return None
-        container = starting.result()
-        if await container.has_ended():
-            await self.release(container)
-            return None
-        return container
 
     def _start(self, image: str, variables: Mapping[str, str]) -> asyncio.Task[Container]:
         starting = asyncio.create_task(self._start_watched(image, variables))

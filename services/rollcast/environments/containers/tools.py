@@ -86,8 +86,11 @@ class ContainerTools:
                 f"Error: {tool} takes one parameter, {parameter}, a text", is_malformed=True
             )
         # Linux starts no program with an argument of over 128 KiB
-        if "\0" in code or len(code.encode("utf-8", "replace")) > 100_000:
-            return ToolResult(f"Error: {parameter} has a NUL, or more than 100,000 bytes")
+        encoded = code.encode("utf-8", "replace")
+        if "\0" in code or len(encoded) > 100_000 or encoded.decode() != code:
+            return ToolResult(
+                f"Error: {parameter} has a NUL, half of a character, or more than 100,000 bytes"
+            )
         # A command may take this part of a call's deadline. Then it is ended, and the answer still
         # has its output.
         seconds = self._settings.call_seconds * 0.9

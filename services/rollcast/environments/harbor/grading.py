@@ -32,7 +32,7 @@ RUN_TESTS = "/tests/test.sh > /logs/verifier/test-stdout.txt 2>&1"
 
 def grading_seconds(task: HarborTask, start_seconds: float) -> float:
     """The longest time between an agent's end and its reward."""
-    tests = task.file.verifier.timeout_sec + 4 * COMMAND_SECONDS
+    tests = task.file.verifier.timeout_sec + 6 * COMMAND_SECONDS
     if task.file.verifier.environment_mode == "shared":
         return tests
     num_copies = len(list(task.artifacts))
@@ -51,6 +51,14 @@ async def prepare(container: Container, task: HarborTask) -> None:
     """Make the folders of the format, and wait until the task's services are ready. Raises
     ContainerError.
     """
+    try:
+        await _prepare(container, task)
+    except SpoiledError as error:
+        # No program of a model has run in it.
+        raise ContainerError(f"{task.name}: {error}") from error
+
+
+async def _prepare(container: Container, task: HarborTask) -> None:
     await _run_own(container, MAKE_LOGS)
     check = task.file.environment.healthcheck
     if check is None:

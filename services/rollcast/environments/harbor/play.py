@@ -66,7 +66,7 @@ async def play(environment: HarborEnvironment, start_seconds: float, row: str) -
     try:
         variables = resolve_variables(task.file.environment.env, of_machine)
         container = await pool.acquire(task_image(task), variables)
-        await _prepare(container, task)
+        await prepare(container, task)
         code = await _run_agent(environment, container, task, row)
         if code != 0 and code not in environment.model_exit_codes:
             return code
@@ -79,14 +79,6 @@ async def play(environment: HarborEnvironment, start_seconds: float, row: str) -
         return code
     finally:
         await pool.close()
-
-
-async def _prepare(container: Container, task: HarborTask) -> None:
-    """Nothing of a model has run in it so far. Raises ContainerError."""
-    try:
-        await prepare(container, task)
-    except SpoiledError as error:
-        raise ContainerError(f"{task.name}: {error}") from error
 
 
 def task_folder(tasks: Path, row: Mapping[str, Any]) -> Path:

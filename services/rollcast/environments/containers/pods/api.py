@@ -3,6 +3,7 @@
 Environments call Kubernetes through this module alone.
 """
 
+import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Sequence
@@ -14,6 +15,8 @@ from kubernetes.aio import client
 from kubernetes.aio import config as kubernetes_config
 from kubernetes.aio.stream import WsApiClient
 from kubernetes.aio.watch import Watch
+
+from rollcast.environments.containers.pods.manifest import EPISODE_CONTAINER
 
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -44,48 +47,57 @@ class PodApi:
     @classmethod
     async def connect(cls, namespace: str | None) -> "PodApi":
         """By the pod's service account, or by the file that KUBECONFIG names. namespace: None = the
-        pod's own.
+        pod's own, or that of the file's context.
         """
         configuration = client.Configuration()
         try:
             if files := os.environ.get("KUBECONFIG"):
-                await kubernetes_config.load_kube_config(files, client_configuration=configuration)
+                loader = await kubernetes_config.load_kube_config(
+                    files, client_configuration=configuration
+                )
+                namespace = namespace or loader.current_context["context"].get("namespace")
             else:
                 kubernetes_config.load_incluster_config(client_configuration=configuration)
                 # A proxy of the variables leads out of the cluster.
                 configuration.client_session_kwargs = {"trust_env": False}
-            namespace = namespace or _own_namespace()
-        except (kubernetes_config.ConfigException, OSError, ValueError) as error:
+                namespace = namespace or _own_namespace()
+        # A malformed file has the client raise whatever its content leads to.
+        except Exception as error:
             raise ClusterError(f"there is no access to Kubernetes: {_one_line(error)}") from error
+        if namespace is None:
+            raise ClusterError("the context of KUBECONFIG has no namespace; set `namespace`")
         # Each command of an episode holds a connection; 0 = any number of them.
         configuration.connection_pool_maxsize = 0
         return cls(configuration, namespace)
 
     async def create(self, manifest: dict[str, Any]) -> None:
-        await self._ask(self._core.create_namespaced_pod_without_preload_content, body=manifest)
+        await self._request(self._core.create_namespaced_pod_without_preload_content, body=manifest)
 
     async def read(self, name: str) -> dict[str, Any] | None:
-        """None = there is no such pod."""
+        """A pod's manifest and status; None = there is no such pod."""
         method = self._core.read_namespaced_pod_without_preload_content
         try:
-            pod: dict[str, Any] = await self._ask(method, name)
+            pod: dict[str, Any] = await self._request(method, name)
             return pod
         except ClusterError as error:
             if error.status == 404:
                 return None
             raise
 
-    async def delete(self, name: str) -> None:
-        """Nothing happens if it is not there."""
+    async def delete(self, name: str) -> bool:
+        """Whether the pod was there."""
         try:
-            await self._ask(self._core.delete_namespaced_pod_without_preload_content, name)
+            await self._request(self._core.delete_namespaced_pod_without_preload_content, name)
         except ClusterError as error:
-            if error.status != 404:
-                raise
+            if error.status == 404:
+                return False
+            raise
+        return True
 
     async def list_pods(self, labels: str) -> list[dict[str, Any]]:
         method = self._core.list_namespaced_pod_without_preload_content
-        items: list[dict[str, Any]] = (await self._ask(method, label_selector=labels))["items"]
+        answer = await self._request(method, label_selector=labels)
+        items: list[dict[str, Any]] = answer["items"]
         return items
 
     async def watch(self, name: str) -> AsyncIterator[dict[str, Any] | None]:
@@ -107,7 +119,7 @@ class PodApi:
         except _FAILURES as error:
             raise ClusterError(_one_line(error)) from error
 
-    async def may(self, verb: str, subresource: str) -> bool:
+    async def is_allowed(self, verb: str, subresource: str) -> bool:
         """Whether this account may do something with pods."""
         attributes = {
             "namespace": self._namespace,
@@ -118,23 +130,26 @@ class PodApi:
         review = {"spec": {"resourceAttributes": attributes}}
         api = client.AuthorizationV1Api(self._client)
         method = api.create_self_subject_access_review_without_preload_content
-        answer = await self._ask(method, body=review, is_namespaced=False)
+        answer = await self._request(method, body=review, is_namespaced=False)
         return bool(answer.get("status", {}).get("allowed"))
 
     async def open_command(self, name: str, command: Sequence[str], *, has_input: bool) -> Any:
         """The websocket of a command that begins in a pod."""
         method = self._streams.connect_get_namespaced_pod_exec_without_preload_content
         try:
-            return await (
-                await method(
-                    name,
-                    self._namespace,
-                    command=list(command),
-                    stdin=has_input,
-                    stdout=True,
-                    stderr=False,
+            # Shorter than the deadline of any command: the way to a node is no doing of a program.
+            async with asyncio.timeout(8.0):
+                return await (
+                    await method(
+                        name,
+                        self._namespace,
+                        container=EPISODE_CONTAINER,
+                        command=list(command),
+                        stdin=has_input,
+                        stdout=True,
+                        stderr=False,
+                    )
                 )
-            )
         except _FAILURES as error:
             raise ClusterError(_one_line(error)) from error
 
@@ -142,7 +157,7 @@ class PodApi:
         await self._client.close()
         await self._stream_client.close()
 
-    async def _ask(
+    async def _request(
         self, method: Any, *arguments: Any, is_namespaced: bool = True, **options: Any
     ) -> Any:
         if is_namespaced:

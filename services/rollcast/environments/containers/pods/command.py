@@ -1,6 +1,6 @@
 """A command in a pod: channels of a websocket.
 
-0  standard input, of a size that the command knows: no message ends it
+0  standard input, whose end the command knows: no message ends it
 1  output        3  at the end: how the command ended
 """
 
@@ -20,10 +20,22 @@ class LostCommandError(Exception):
     """A command did not begin, or its end is not known. The message is one sentence."""
 
 
+class RefusedCommandError(LostCommandError):
+    """The node's runtime could not start a program in the pod."""
+
+
 async def stream_command(
-    api: PodApi, pod: str, command: Sequence[str], stdin: IO[bytes] | None = None
+    api: PodApi,
+    pod: str,
+    command: Sequence[str],
+    stdin: IO[bytes] | None = None,
+    max_bytes: int = 1 << 20,
 ) -> AsyncGenerator[bytes | int, None]:
-    """The output as it comes, and then the exit code. Raises LostCommandError."""
+    """The output as it comes, and then the exit code. Raises LostCommandError.
+
+    max_bytes: largest part of the output that is of use. 137, the code of a killed command, follows
+    when far more came: it would pass through the API server until the command's deadline.
+    """
     try:
         channels = await api.open_command(pod, command, has_input=stdin is not None)
     except ClusterError as error:
@@ -37,6 +49,10 @@ async def stream_command(
                 break
             if content[:1] == b"\x01":
                 yield content[1:]
+                max_bytes -= len(content)
+                if max_bytes < -(64 << 20):
+                    yield 137
+                    return
             elif content[:1] == b"\x03":
                 end += content[1:]
     finally:
@@ -46,7 +62,7 @@ async def stream_command(
         with contextlib.suppress(TimeoutError, aiohttp.ClientError, OSError):
             async with asyncio.timeout(1.0):
                 await channels.close()
-    yield _exit_code(end)
+    yield exit_code(end)
 
 
 async def run_in_pod(
@@ -69,7 +85,7 @@ async def run_in_pod(
     try:
         async with (
             asyncio.timeout(seconds),
-            contextlib.aclosing(stream_command(api, pod, command, stdin)) as parts,
+            contextlib.aclosing(stream_command(api, pod, command, stdin, max_bytes)) as parts,
         ):
             async for part in parts:
                 if isinstance(part, int):
@@ -96,8 +112,8 @@ async def _send(channels: Any, stdin: IO[bytes]) -> None:
             await channels.send_bytes(b"\x00" + chunk)
 
 
-def _exit_code(end: bytes) -> int:
-    """What the last channel says. Raises LostCommandError if a program has not ended by itself."""
+def exit_code(end: bytes) -> int:
+    """The exit code in the content of the last channel. Raises LostCommandError without one."""
     try:
         status = json.loads(end)
         if status["status"] == "Success":
@@ -106,7 +122,11 @@ def _exit_code(end: bytes) -> int:
         for cause in causes:
             if cause.get("reason") == "ExitCode":
                 return int(cause["message"])
-        message = str(status.get("message", ""))
+        message = " ".join(str(status.get("message", "")).split())[:500]
     except (ValueError, LookupError, TypeError, AttributeError):
-        message = "the connection to a command was lost"
-    raise LostCommandError(" ".join(message.split())[:500])
+        raise LostCommandError("the connection to a command was lost") from None
+    # Words of containerd and runc. A runtime that cannot be started itself has nothing to retrieve.
+    is_refused = "exec failed" in message or "unable to start container process" in message
+    if is_refused and "unable to retrieve OCI runtime error" not in message:
+        raise RefusedCommandError(message)
+    raise LostCommandError(message)

@@ -14,16 +14,16 @@ from rollcast.environments.containers.abandoned import is_gone
 from rollcast.environments.containers.container import COMMAND_SECONDS, ContainerError
 from rollcast.environments.containers.pods.api import ClusterError, PodApi
 from rollcast.environments.containers.pods.manifest import (
-    OWNER,
-    PROCESS,
+    OWNER_LABEL,
+    PROCESS_LABEL,
     owner,
     pod_manifest,
 )
 from rollcast.environments.containers.pods.pod import PodContainer
 from rollcast.environments.containers.pods.state import (
-    is_hopeless,
+    failure_reason,
+    has_failed,
     is_running,
-    waiting_reason,
 )
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class Kubernetes:
     def remove_abandoned(self) -> int:
         try:
             return _run_apart(self._remove_abandoned())
-        except ClusterError:
+        except (ClusterError, ValueError):
             return 0
 
     def missing(self, field: str) -> Iterator[str]:
@@ -89,6 +89,7 @@ class Kubernetes:
         container = PodContainer(api, name, self._settings)
         try:
             await api.create(manifest)
+            container.is_created = True
             await _wait_until_running(api, name, start_seconds)
         except BaseException as error:
             await asyncio.shield(container.end())
@@ -104,7 +105,7 @@ class Kubernetes:
             return [
                 f"{verb} pods{subresource and '/'}{subresource}"
                 for verb, subresource in needed
-                if not await api.may(verb, subresource)
+                if not await api.is_allowed(verb, subresource)
             ]
 
     async def _try_images(self, images: Mapping[str, str], field: str, command: str) -> list[str]:
@@ -127,9 +128,11 @@ class Kubernetes:
                     await container.end()
 
         try:
+            # Such as those of a former check that was ended
+            await self._remove_abandoned()
             async with self._open_api() as api:
                 failures = await asyncio.gather(*(try_image(api, image) for image in images))
-        except ClusterError as error:
+        except (ClusterError, ValueError) as error:
             return [f"{field}.engine = kubernetes: {error}; run in a pod with a service account"]
         return [
             f"{named_by} = {image}: {failure}; correct the name, or what keeps its pod from a start"
@@ -141,8 +144,8 @@ class Kubernetes:
         async with self._open_api() as api:
             names = [
                 pod["metadata"]["name"]
-                for pod in await api.list_pods(f"{OWNER}={owner()}")
-                if is_gone(pod["metadata"]["labels"].get(PROCESS, "0").replace("-", ":"))
+                for pod in await api.list_pods(f"{OWNER_LABEL}={owner()}")
+                if is_gone(pod["metadata"]["labels"].get(PROCESS_LABEL, "0").replace("-", ":"))
             ]
             for name in names:
                 await api.delete(name)
@@ -175,8 +178,8 @@ async def _wait_until_running(api: PodApi, name: str, seconds: float) -> None:
                         raise ContainerError("its pod was deleted")
                     if is_running(pod):
                         return
-                    reason = waiting_reason(pod) or reason
-                    if is_hopeless(pod):
+                    reason = failure_reason(pod) or reason
+                    if has_failed(pod):
                         raise ContainerError(f"it cannot be started: {reason}")
                 # An API server that ends every watch is not asked without a pause.
                 await asyncio.sleep(0.5)

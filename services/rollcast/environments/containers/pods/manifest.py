@@ -4,22 +4,28 @@ import os
 import re
 import socket
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from rollcast.config.environments.container import ContainerSettings
 from rollcast.environments.containers.abandoned import process_identity
 from rollcast.environments.containers.container import CAPABILITIES
 
-OWNER = "rollcast.io/owner"
-"""Label: the uid of the generator's pod, or the name of its machine."""
-PROCESS = "rollcast.io/process"
-"""Label: the number and start of the process that asked for the pod, as a label may hold them."""
-FIRST_PROCESS = "while :; do sleep 3600 & wait $!; [ $? -eq 127 ] && exit 1; done"
-"""Collects orphans; another `sleep` follows when a command of the pod has ended everything."""
+EPISODE_CONTAINER = "episode"
+"""Name of the pod's own container; a cluster may add others."""
+OWNER_LABEL = "rollcast.io/owner"
+"""Its value: the uid of the generator's pod, or its machine."""
+PROCESS_LABEL = "rollcast.io/process"
+"""Its value: number and start of the process that asked for the pod, as a label may hold them."""
+FIRST_PROCESS = "while :; do (while :; do :; done) & kill -STOP $!; wait $!; done"
+"""Collects orphans. It waits for a child that never goes on; another one follows when a command of
+the pod has ended everything. It starts no program: an agent may have replaced every one of them."""
 
 
 def owner() -> str:
-    return label_value(os.environ.get("POD_UID") or socket.gethostname())
+    # Two machines may have one name.
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return label_value(os.environ.get("POD_UID") or f"{boot}.{socket.gethostname()}")
 
 
 def process_label() -> str:
@@ -46,11 +52,15 @@ def pod_manifest(
         "ephemeral-storage": str(int(settings.disk_gib * (1 << 30))),
     }
     container = {
-        "name": "episode",
+        "name": EPISODE_CONTAINER,
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["/bin/sh", "-c", FIRST_PROCESS],
-        "env": [{"name": variable, "value": value} for variable, value in variables.items()],
+        # A cluster replaces $(NAME) by a variable.
+        "env": [
+            {"name": variable, "value": value.replace("$", "$$")}
+            for variable, value in variables.items()
+        ],
         "resources": {"requests": limits, "limits": limits},
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -65,8 +75,8 @@ def pod_manifest(
             "rollcast.io/run": label_value(os.environ.get("RUN_NAME", "")),
             "rollcast.io/environment": label_value(environment),
             "rollcast.io/network": settings.network,
-            OWNER: owner(),
-            PROCESS: process_label(),
+            OWNER_LABEL: owner(),
+            PROCESS_LABEL: process_label(),
         },
         # A cluster's autoscaler would move it to another node, and so end the episode.
         "annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"},

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rollcast.environments.containers.container import ContainerError
 from rollcast.environments.containers.pods import enter_pod
-from rollcast.environments.containers.pods.command import LostCommandError
+from rollcast.environments.containers.pods.command import LostCommandError, RefusedCommandError
 
 Stream = Callable[[Sequence[str]], AsyncGenerator[bytes | int, None]]
 
@@ -28,6 +28,8 @@ class ServedCommands:
         self._folder = folder
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self.failure = ""
+        """Why a command was lost that its pod did not refuse; empty = none was."""
 
     @classmethod
     async def start(cls, stream: Stream) -> "ServedCommands":
@@ -47,13 +49,16 @@ class ServedCommands:
     def command(self) -> list[str]:
         return [sys.executable, "-I", "-S", enter_pod.__file__, str(self._socket)]
 
-    async def close(self) -> None:
+    async def close(self) -> bool:
+        """Serve no further command, and leave those under way; returns whether there were any."""
         if self._server is not None:
             self._server.close()
-        for task in self._tasks:
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         shutil.rmtree(self._folder, ignore_errors=True)
+        return bool(tasks)
 
     @property
     def _socket(self) -> Path:
@@ -63,11 +68,17 @@ class ServedCommands:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
+        closing: asyncio.Task[bytes] | None = None
         try:
             # A program that was killed reads no more.
             with contextlib.suppress(OSError, ValueError):
-                await self._answer(json.loads(await reader.readline()), writer)
+                command = json.loads(await reader.readline())
+                closing = asyncio.create_task(reader.read())
+                closing.add_done_callback(lambda _: task.cancel())
+                await self._answer(command, writer)
         finally:
+            if closing is not None:
+                closing.cancel()
             self._tasks.discard(task)
             writer.close()
 
@@ -86,8 +97,10 @@ class ServedCommands:
                     num_dropped += len(part) - len(kept_bytes)
                     await _write(writer, kept_bytes)
         except (LostCommandError, ContainerError) as error:
+            if not isinstance(error, RefusedCommandError):
+                self.failure = str(error)
             code = 125
-            await _write(writer, f"{error}\n".encode())
+            await _write(writer, b"the command did not run to its end\n")
         if num_dropped:
             await _write(writer, f"\n[{num_dropped} further bytes were not kept]\n".encode())
         writer.write(bytes(4) + bytes([code]))
