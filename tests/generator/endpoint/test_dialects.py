@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -277,22 +278,25 @@ async def test_a_message_names_the_stop_sequence_that_ended_it(
 ) -> None:
     async def program(client: Any, session: HarnessSession) -> None:
         anthropic = AnthropicClient(endpoint, session)
-        body = {"messages": [USER], "stop_sequences": list("vz)5")}
+        # The model has few letters, which depend on the weights that tests before it applied.
+        completion = await client.chat.completions.create(
+            model=MODEL, messages=[USER], max_tokens=60
+        )
+        assert completion.choices[0].stop_reason is None
+        text = session.record.decode(session.record.turn_tokens(0)[1])
+        letters = [letter for letter, _ in Counter(text).most_common(4)]
+        body = {"messages": [USER], "stop_sequences": letters}
         if is_streamed:
             message, _ = await anthropic.stream(**body)
         else:
             message = (await anthropic.create(**body)).json()
         await anthropic.close()
         assert message["stop_reason"] == "stop_sequence"
-        assert message["stop_sequence"] in "vz)5"
+        assert message["stop_sequence"] in letters
         text = "".join(block.get("text", "") for block in message["content"])
-        assert not set(text) & set("vz)5")
-        completion = await client.chat.completions.create(
-            model=MODEL, messages=[USER], max_tokens=2
-        )
-        assert completion.choices[0].stop_reason is None
+        assert not set(text) & set(letters)
 
-    task = episode_task(36 + is_streamed, 1, LengthBudget(max_tokens=80))
+    task = episode_task(36 + is_streamed, 1, LengthBudget(max_tokens=200))
     settings = {"reset_seconds": 60, "call_seconds": 60, "sampling": "run"}
     async with served_endpoint(versions.engine, settings, lambda tokens: 0) as endpoint:
         _, rollout = await play_session(endpoint, task, program)
