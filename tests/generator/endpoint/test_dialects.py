@@ -276,8 +276,11 @@ async def test_custom_calls_in_the_models_own_form_are_one_sequence(
 async def test_a_message_names_the_stop_sequence_that_ended_it(
     is_streamed: bool, versions: Versions
 ) -> None:
+    settings = {"reset_seconds": 60, "call_seconds": 60, "sampling": "run"}
+    task = episode_task(36 + is_streamed, 1, LengthBudget(max_tokens=200))
+
     async def program(client: Any, session: HarnessSession) -> None:
-        anthropic = AnthropicClient(endpoint, session)
+        anthropic = AnthropicClient(without_calls, session)
         # The model has few letters, which depend on the weights that tests before it applied.
         completion = await client.chat.completions.create(
             model=MODEL, messages=[USER], max_tokens=60
@@ -296,10 +299,8 @@ async def test_a_message_names_the_stop_sequence_that_ended_it(
         text = "".join(block.get("text", "") for block in message["content"])
         assert not set(text) & set(letters)
 
-    task = episode_task(36 + is_streamed, 1, LengthBudget(max_tokens=200))
-    settings = {"reset_seconds": 60, "call_seconds": 60, "sampling": "run"}
-    async with served_endpoint(versions.engine, settings, lambda tokens: 0) as endpoint:
-        _, rollout = await play_session(endpoint, task, program)
+    async with served_endpoint(versions.engine, settings, lambda tokens: 0) as without_calls:
+        _, rollout = await play_session(without_calls, task, program)
     check_exact(versions, rollout, task)
 
 
