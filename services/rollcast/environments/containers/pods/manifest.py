@@ -14,9 +14,9 @@ from rollcast.environments.containers.container import CAPABILITIES
 EPISODE_CONTAINER = "episode"
 """Name of the pod's own container; a cluster may add others."""
 OWNER_LABEL = "rollcast.io/owner"
-"""Its value: the uid of the generator's pod, or its machine."""
+"""Label whose value is the uid of the generator's pod, or its machine."""
 PROCESS_LABEL = "rollcast.io/process"
-"""Its value: number and start of the process that asked for the pod, as a label may hold them."""
+"""Label whose value is number and start of the process that asked for the pod."""
 FIRST_PROCESS = "while :; do (while :; do :; done) & kill -STOP $!; wait $!; done"
 """Collects orphans. It waits for a child that never goes on; another one follows when a command of
 the pod has ended everything. It starts no program: an agent may have replaced every one of them."""
