@@ -29,7 +29,7 @@ class ContainerPool:
         self._warm: list[asyncio.Task[Container]] = []
         self._starting: set[asyncio.Task[Container]] = set()
         self._started: set[Container] = set()
-        """Commands that have not been ended."""
+        """Containers that have not been ended."""
         self._ending: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._fill()
