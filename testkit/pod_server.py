@@ -140,19 +140,26 @@ class PodServer:
 
     @property
     def num_streams(self) -> int:
-        """Commands that run."""
-        return len(self._streams)
+        """Commands that run and whose client is there."""
+        return len(self._transports())
 
     def drop_connections(self) -> None:
         """End every command's connection, as a restart of the API server does."""
 
         async def drop() -> None:
-            for stream in list(self._streams):
-                assert stream._req is not None
-                assert stream._req.transport is not None
-                stream._req.transport.abort()
+            for transport in self._transports():
+                transport.abort()
 
         asyncio.run_coroutine_threadsafe(drop(), self._loop).result(60)
+
+    def _transports(self) -> list[asyncio.WriteTransport]:
+        """Of each command's connection. One that has just ended has none any more."""
+        requests = [stream._req for stream in list(self._streams)]
+        return [
+            request.transport
+            for request in requests
+            if request is not None and request.transport is not None
+        ]
 
     async def _start(self) -> None:
         application = web.Application(middlewares=[self._admit])
