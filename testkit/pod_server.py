@@ -153,7 +153,7 @@ class PodServer:
         asyncio.run_coroutine_threadsafe(drop(), self._loop).result(60)
 
     def _transports(self) -> list[asyncio.WriteTransport]:
-        """Of each command's connection. One that has just ended has none any more."""
+        """Connections of the commands; that of a command that has just ended is gone."""
         requests = [stream._req for stream in list(self._streams)]
         return [
             request.transport
