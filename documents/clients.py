@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.clients.table import CLIENTS, TO_SET, Client
+from benchmarks.clients.table import CLIENTS, SETTINGS_BY_PACKAGE, Client
 from documents.tables import table
 
 RESULT = Path(__file__).parents[1] / "benchmarks" / "results" / "clients.json"
@@ -44,7 +44,7 @@ def _row(variants: list[Client], seen: Mapping[str, Mapping[str, Any]]) -> tuple
     return (
         ", ".join(variants[0].packages),
         ", ".join(DIALECTS[dialect] for dialect in dict.fromkeys(v.dialect for v in variants)),
-        TO_SET[variants[0].package],
+        SETTINGS_BY_PACKAGE[variants[0].package],
         "; ".join(_seen(variant, seen.get(variant.name)) for variant in variants),
     )
 

@@ -56,8 +56,8 @@ async def end(process: asyncio.subprocess.Process) -> None:
     await process.communicate()
 
 
-def limits_of(pod: Pod) -> list[str]:
-    """What a container runtime keeps of a manifest."""
+def runtime_arguments(pod: Pod) -> list[str]:
+    """The arguments of podman by which a container is as a manifest asks."""
     (container,) = pod["spec"]["containers"]
     limits, rights = container["resources"]["limits"], container["securityContext"]
     assert limits == container["resources"]["requests"]
@@ -231,7 +231,7 @@ class PodServer:
             waiting = {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}
             self._set_state(pod, "Pending", waiting=waiting)
             return
-        arguments = ("--name", name, "--label", f"{LABEL}=yes", *limits_of(pod))
+        arguments = ("--name", name, "--label", f"{LABEL}=yes", *runtime_arguments(pod))
         code, output = await podman("run", "--detach", "--pull", "never", *arguments)
         if self.pods.get(name) is not pod:
             await podman("rm", "--force", "--time", "0", "--ignore", name)
@@ -306,7 +306,7 @@ class PodServer:
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
         if "watch" not in request.query:
-            items = self._selected(request.query)
+            items = self._select_pods(request.query)
             body = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}
             return web.json_response(body)
         response = web.StreamResponse()
@@ -319,20 +319,20 @@ class PodServer:
         return response
 
     async def _events(self, query: Mapping[str, str]) -> AsyncIterator[dict[str, Any]]:
-        known: dict[str, str] = {}
+        sent_pods: dict[str, str] = {}
         while True:
-            selected = {pod["metadata"]["name"]: pod for pod in self._selected(query)}
-            for name in known.keys() - selected.keys():
-                del known[name]
+            selected = {pod["metadata"]["name"]: pod for pod in self._select_pods(query)}
+            for name in sent_pods.keys() - selected.keys():
+                del sent_pods[name]
                 yield {"type": "DELETED", "object": {"metadata": {"name": name}}}
             for name, pod in selected.items():
                 text = json.dumps(pod)
-                if known.get(name) != text:
-                    yield {"type": "MODIFIED" if name in known else "ADDED", "object": pod}
-                    known[name] = text
+                if sent_pods.get(name) != text:
+                    yield {"type": "MODIFIED" if name in sent_pods else "ADDED", "object": pod}
+                    sent_pods[name] = text
             await asyncio.sleep(0.05)
 
-    def _selected(self, query: Mapping[str, str]) -> list[Pod]:
+    def _select_pods(self, query: Mapping[str, str]) -> list[Pod]:
         named = query.get("fieldSelector", "").removeprefix("metadata.name=")
         terms = [term.split("=") for term in query.get("labelSelector", "").split(",") if term]
         return [
@@ -344,10 +344,10 @@ class PodServer:
 
     async def _review(self, request: web.Request) -> web.Response:
         review = await request.json()
-        asked = review["spec"]["resourceAttributes"]
-        assert asked["namespace"] == NAMESPACE
-        subresource = f"/{asked['subresource']}" if asked.get("subresource") else ""
-        right = f"{asked['verb']} {asked['resource']}{subresource}"
+        attributes = review["spec"]["resourceAttributes"]
+        assert attributes["namespace"] == NAMESPACE
+        subresource = f"/{attributes['subresource']}" if attributes.get("subresource") else ""
+        right = f"{attributes['verb']} {attributes['resource']}{subresource}"
         review["status"] = {"allowed": right not in self.denied}
         return web.json_response(review, status=201)
 
@@ -366,7 +366,7 @@ class PodServer:
         if self.is_node_lost:
             pod["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
             async for _ in stream:
-                """It says nothing."""
+                pass  # a lost node answers nothing
             return stream
         try:
             await self._run_command(stream, pod["metadata"]["name"], request)
@@ -429,7 +429,7 @@ async def receive(stream: web.WebSocketResponse, process: asyncio.subprocess.Pro
 
 
 def command_status(code: int, message: str) -> dict[str, Any]:
-    """What a kubelet writes to the last channel."""
+    """The status that a kubelet writes to the last channel."""
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}}
     if code == 0:
         return {**status, "status": "Success"}

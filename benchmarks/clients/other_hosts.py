@@ -19,7 +19,7 @@ PORT = re.compile(r"sin6?_port=htons\((\d+)\)")
 TEXT = re.compile(r'"((?:\\x[0-9a-f]{2})+)"')
 
 
-def watched(command: Sequence[str], log: Path) -> list[str]:
+def strace_command(command: Sequence[str], log: Path) -> list[str]:
     """The command, whose connections are written to a file, if strace is there."""
     strace = shutil.which("strace")
     if strace is None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.clients.other_hosts import other_hosts, watched
+from benchmarks.clients.other_hosts import other_hosts, strace_command
 from benchmarks.clients.recording import Recorder, endpoint_counts
 from benchmarks.clients.scripted_model import write_scripted_model
 from benchmarks.clients.table import CLIENTS, Client
@@ -64,7 +64,7 @@ def make_config(client: Client, installed: Path, folder: Path, *, is_recorded: b
     environment = {
         "kind": "harness",
         "name": "client",
-        "command": watched(command, folder / "connections"),
+        "command": strace_command(command, folder / "connections"),
         "reward": "verifier",
         "sampling": "run",
         "model_exit_codes": [1],

@@ -127,7 +127,7 @@ CLIENTS = (
         ),
         max_length=65_536),
 )  # fmt: skip
-TO_SET = {
+SETTINGS_BY_PACKAGE = {
     "openai-agents": 'nothing; chat: `set_default_openai_api("chat_completions")`',
     "pydantic-ai": "`OpenAIChatModel(MODEL)`",
     "smolagents": "`OpenAIServerModel(MODEL, api_base=URL, api_key=KEY)`",

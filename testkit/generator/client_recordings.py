@@ -61,12 +61,12 @@ class ClientRecording:
 
     def write(self, path: Path) -> None:
         fields = asdict(self)
-        before: Mapping[str, Any] = {}
+        earlier_body: Mapping[str, Any] = {}
         for request in fields["requests"]:
             body = request["body"]
             if body is not None:
-                request["body"] = _changes(before, body)
-                before = body
+                request["body"] = _changes(earlier_body, body)
+                earlier_body = body
         members = ",\n".join(
             f"{json.dumps(name)}: {_lines(value)}" for name, value in fields.items()
         )
@@ -75,10 +75,10 @@ class ClientRecording:
     @classmethod
     def read(cls, path: Path) -> ClientRecording:
         fields = json.loads(path.read_text())
-        before: Mapping[str, Any] = {}
+        earlier_body: Mapping[str, Any] = {}
         for request in fields["requests"]:
             if request["body"] is not None:
-                before = request["body"] = _with_changes(before, request["body"])
+                earlier_body = request["body"] = _with_changes(earlier_body, request["body"])
         requests = tuple(RecordedRequest(**request) for request in fields.pop("requests"))
         turns = tuple(SeenTurn(**turn) for turn in fields.pop("turns"))
         packages = tuple(fields.pop("packages"))

@@ -23,7 +23,7 @@ class TextEngine:
     tokenizer: Any
     version: PolicyVersion = FIRST_VERSION
     texts: deque[str] = field(default_factory=deque)
-    answered: list[tuple[list[int], list[int]]] = field(default_factory=list)
+    answers: list[tuple[list[int], list[int]]] = field(default_factory=list)
     """Tokens of each request and of its answer."""
     failed: bool = False
 
@@ -35,11 +35,11 @@ class TextEngine:
         text = self.texts.popleft()
         await asyncio.sleep(0)
         token_ids = self.encode(text)[: request.max_tokens]
-        self.answered.append((list(request.token_ids), token_ids))
+        self.answers.append((list(request.token_ids), token_ids))
         has_ended = token_ids[-1] in (self.tokenizer.eos_token_id, *request.stop_token_ids)
         stop_text = next((stop for stop in request.stop if stop in text), None)
         return Sampled(
-            request_id=f"request-{len(self.answered)}",
+            request_id=f"request-{len(self.answers)}",
             token_ids=token_ids,
             logprobs=[-1.0] * len(token_ids),
             spans=[VersionSpan(self.version, 0, len(token_ids))],
@@ -55,8 +55,8 @@ class TextEngine:
         pieces = CALL.split(text)
         tokens: list[int] = []
         for number, piece in enumerate(pieces):
-            for part in piece if number % 2 else [piece]:
-                tokens += self.tokenizer(part, add_special_tokens=False).input_ids
+            for text_part in piece if number % 2 else [piece]:
+                tokens += self.tokenizer(text_part, add_special_tokens=False).input_ids
         return tokens
 
     def decode(self, token_ids: list[int]) -> str:

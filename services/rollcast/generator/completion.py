@@ -162,12 +162,12 @@ class Completion:
         assert (spans[-1].end if spans else 0) == len(token_ids), (spans, len(token_ids))
         if not token_ids and unsampled is None:
             return
-        given = self.given_token_ids
-        if given and unsampled is None:
+        given_token_ids = self.given_token_ids
+        if given_token_ids and unsampled is None:
             self.given_token_ids = []
             # Their KV was computed by the weights that sampled the first token after them.
-            span = VersionSpan(spans[0].version, 0, len(given))
-            self.append(given, [0.0] * len(given), [span], LegKind.GIVEN)
+            span = VersionSpan(spans[0].version, 0, len(given_token_ids))
+            self.append(given_token_ids, [0.0] * len(given_token_ids), [span], LegKind.GIVEN)
         start = len(self.token_ids)
         self.token_ids += token_ids
         self.logprobs += logprobs

@@ -88,13 +88,13 @@ async def _send_all(
         timeout=60.0,
     ) as client:
         for request in recording.requests:
-            num_answered = len(engine.answered)
+            num_answered = len(engine.answers)
             engine.texts.extend([] if request.text is None else [request.text])
             await _send(client, request)
             assert not engine.texts
             if request.text is None:
                 continue
-            (answered,) = engine.answered[num_answered:]
+            (answered,) = engine.answers[num_answered:]
             prompt = engine.decode(answered[0])
             assert all(text in prompt for text in _last_texts(request))
             if not _is_untrained(request):

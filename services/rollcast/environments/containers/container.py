@@ -130,7 +130,7 @@ class ContainerEngine(Protocol):
         ...
 
     def missing(self, field: str) -> Iterator[str]:
-        """What keeps this machine from starting containers with the settings."""
+        """Sentences on what keeps this machine from starting containers with the settings."""
         ...
 
     def missing_images(

@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import IO
 
+from rollcast.environments.containers.bounded_output import BoundedOutput
 from rollcast.environments.containers.container import (
     CommandOutput,
     ContainerError,
@@ -39,7 +40,7 @@ async def run_host_command(
     except (OSError, ValueError) as error:  # too long for one argument, or a NUL in it
         raise ContainerError(f"{command[0]} cannot be started: {error}") from error
     content = bytearray()
-    num_kept = num_dropped = 0
+    output = BoundedOutput(max_bytes)
     is_overdue = False
     try:
         async with asyncio.timeout(seconds):
@@ -48,13 +49,10 @@ async def run_host_command(
             assert process.stdout is not None
             # Bytes of one read of a pipe
             while chunk := await process.stdout.read(1 << 16):
-                kept_bytes = chunk[: max_bytes - num_kept]
-                num_kept += len(kept_bytes)
-                num_dropped += len(chunk) - len(kept_bytes)
                 if output_file is None:
-                    content += kept_bytes
+                    content += output.keep(chunk)
                 else:
-                    output_file.write(kept_bytes)
+                    output_file.write(output.keep(chunk))
             await process.wait()
     except TimeoutError:
         is_overdue = True
@@ -68,7 +66,8 @@ async def run_host_command(
     except TimeoutError:
         raise ContainerError(f"{command[0]} cannot be killed") from None
     # A signal as a shell reports it
-    return CommandOutput(bytes(content), code if code >= 0 else 128 - code, num_dropped, is_overdue)
+    code = code if code >= 0 else 128 - code
+    return CommandOutput(bytes(content), code, output.num_dropped, is_overdue)
 
 
 async def _write(process: asyncio.subprocess.Process, content: bytes) -> None:

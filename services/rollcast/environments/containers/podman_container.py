@@ -48,7 +48,7 @@ class PodmanContainer(ArchivedFiles):
         self.disk_watch: asyncio.Task[None] | None = None
         """Ends it if its files take too much."""
         self.end_reason = ""
-        """What its programs did, for which it was ended from here; empty = it was not."""
+        """Why it was ended for a deed of its programs; empty = it was not."""
 
     @property
     def name(self) -> str:

@@ -18,10 +18,10 @@ def traced_loss(record: SampledRecord, trace: OpenEnvTrace) -> TracedLoss | None
 
     Of calls with the same tokens those that a client read come first.
     """
-    read = sorted(turn.number for turn in record.read_turns)
-    unread = sorted(set(range(record.num_turns)) - set(read))
+    read_numbers = sorted(turn.number for turn in record.read_turns)
+    unread = sorted(set(range(record.num_turns)) - set(read_numbers))
     numbers: dict[str, list[int]] = {}
-    for number in (*read, *unread):
+    for number in (*read_numbers, *unread):
         numbers.setdefault(call_digest(*record.turn_tokens(number)), []).append(number)
     masked: dict[int, Ranges] = {}
     trained: set[int] = set()

@@ -162,13 +162,13 @@ def select_tasks(tasks: Any, num_tasks: int | None, seed: int) -> Iterable[Any]:
     if num_tasks is None:
         if not tasks.bounded:
             raise ValueError("the taskset has no end; give the number of tasks as --tasks")
-        whole: Iterable[Any] = tasks
-        return whole
+        all_tasks: Iterable[Any] = tasks
+        return all_tasks
     # Tasksets that draw their tasks do so by this.
     random.seed(seed)
     view = tasks.shuffle(seed) if tasks.bounded else tasks.skip(seed * num_tasks)
-    chosen: Iterable[Any] = view.take(num_tasks)
-    return chosen
+    selected_tasks: Iterable[Any] = view.take(num_tasks)
+    return selected_tasks
 
 
 def write_rows(

@@ -28,6 +28,7 @@ class RequestHeaders(NamedTuple):
 
 
 def read_headers(request: "Request") -> RequestHeaders:
+    """The token and the wishes that a client sends as headers."""
     headers = request.headers
     scheme, _, token = headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer":

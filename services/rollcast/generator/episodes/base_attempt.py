@@ -45,7 +45,9 @@ class BaseAttempt(ABC):
 
     @property
     def start(self) -> Rollout | None:
-        """A former owner's part of the first turn. None = there is none, or it was discarded."""
+        """A former owner's part of the first turn. None = no owner began the episode, or that part
+        was discarded.
+        """
         return self._start
 
     @property

@@ -12,6 +12,7 @@ from typing import IO, Any
 
 import aiohttp
 
+from rollcast.environments.containers.bounded_output import BoundedOutput
 from rollcast.environments.containers.container import CommandOutput
 from rollcast.environments.containers.pods.api import ClusterError, PodApi
 
@@ -80,28 +81,27 @@ async def run_in_pod(
     output_file, max_bytes: see run_host_command.
     """
     content = bytearray()
-    num_kept = num_dropped = code = 0
+    output = BoundedOutput(max_bytes)
+    code = 0
     is_overdue = False
     try:
         async with (
             asyncio.timeout(seconds),
-            contextlib.aclosing(stream_command(api, pod, command, stdin, max_bytes)) as parts,
+            contextlib.aclosing(stream_command(api, pod, command, stdin, max_bytes)) as stream,
         ):
-            async for part in parts:
-                if isinstance(part, int):
-                    code = part
+            async for chunk in stream:
+                if isinstance(chunk, int):
+                    code = chunk
                     break
-                kept_bytes = part[: max_bytes - num_kept]
-                num_kept += len(kept_bytes)
-                num_dropped += len(part) - len(kept_bytes)
                 if output_file is None:
-                    content += kept_bytes
+                    content += output.keep(chunk)
                 else:
-                    output_file.write(kept_bytes)
+                    output_file.write(output.keep(chunk))
     except TimeoutError:
         is_overdue = True
     # The code of a killed command, as a shell reports it
-    return CommandOutput(bytes(content), 137 if is_overdue else code, num_dropped, is_overdue)
+    code = 137 if is_overdue else code
+    return CommandOutput(bytes(content), code, output.num_dropped, is_overdue)
 
 
 async def _send(channels: Any, stdin: IO[bytes]) -> None:

@@ -111,12 +111,16 @@ class Kubernetes:
     async def _try_images(self, images: Mapping[str, str], field: str, command: str) -> list[str]:
         # As many pods at a time as a small cluster has room for
         room = asyncio.Semaphore(16)
+        loop = asyncio.get_running_loop()
+        # Of all together, because the generator does not start before: twenty gibibytes at ten
+        # mebibytes a second
+        deadline = loop.time() + 1_800.0
 
         async def try_image(api: PodApi, image: str) -> str:
             async with room:
                 try:
-                    # Twenty gibibytes at ten mebibytes a second
-                    container = await self._start(api, image, 1_800.0, {})
+                    seconds = round(max(deadline - loop.time(), 1.0))
+                    container = await self._start(api, image, seconds, {})
                 except ContainerError as error:
                     return f"{error}"
                 try:
@@ -162,7 +166,9 @@ class Kubernetes:
 
 
 def _run_apart(work: Coroutine[Any, Any, T]) -> T:
-    """Wait for it in a thread: the caller, such as a notebook, may have an event loop."""
+    """Wait for it in a thread: the caller, such as a notebook, may have an event loop. Every call
+    to the cluster has its own deadline.
+    """
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, work).result()
 

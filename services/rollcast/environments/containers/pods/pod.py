@@ -51,7 +51,7 @@ class PodContainer(ArchivedFiles):
         self.is_created = False
         """Whether the cluster has answered that it is there."""
         self._end_reason = ""
-        """What its programs did, for which it was ended from here; empty = it was not."""
+        """Why it was ended for a deed of its programs; empty = it was not."""
         self._is_ended = False
         """Whether it was ended from here: a cluster lets it run for a moment."""
         self._served: list[ServedCommands] = []
@@ -184,10 +184,10 @@ class PodContainer(ArchivedFiles):
     async def _pack(
         self, path: str, max_bytes: int, output_file: IO[bytes] | None
     ) -> CommandOutput:
-        place = PurePosixPath(path)
+        packed_path = PurePosixPath(path)
         program = PACK_TARGET if output_file is None else PACK_LINK
         output = await self._run(
-            ["/bin/sh", "-c", program, "sh", str(place.parent), place.name],
+            ["/bin/sh", "-c", program, "sh", str(packed_path.parent), packed_path.name],
             COMMAND_SECONDS,
             output_file=output_file,
             max_bytes=max_bytes,

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 
+from rollcast.environments.containers.bounded_output import BoundedOutput
 from rollcast.environments.containers.container import ContainerError
 from rollcast.environments.containers.pods import enter_pod
 from rollcast.environments.containers.pods.command import LostCommandError, RefusedCommandError
@@ -83,26 +84,22 @@ class ServedCommands:
             writer.close()
 
     async def _answer(self, command: Sequence[str], writer: asyncio.StreamWriter) -> None:
-        num_left = 1 << 20
-        num_dropped = 0
+        output = BoundedOutput(1 << 20)
         code = 0
         try:
-            async with contextlib.aclosing(self._stream(command)) as parts:
-                async for part in parts:
-                    if isinstance(part, int):
-                        code = part
+            async with contextlib.aclosing(self._stream(command)) as stream:
+                async for chunk in stream:
+                    if isinstance(chunk, int):
+                        code = chunk
                         break
-                    kept_bytes = part[:num_left]
-                    num_left -= len(kept_bytes)
-                    num_dropped += len(part) - len(kept_bytes)
-                    await _write(writer, kept_bytes)
+                    await _write(writer, output.keep(chunk))
         except (LostCommandError, ContainerError) as error:
             if not isinstance(error, RefusedCommandError):
                 self.failure = str(error)
             code = 125
             await _write(writer, b"the command did not run to its end\n")
-        if num_dropped:
-            await _write(writer, f"\n[{num_dropped} further bytes were not kept]\n".encode())
+        if output.num_dropped:
+            await _write(writer, f"\n[{output.num_dropped} further bytes were not kept]\n".encode())
         writer.write(bytes(4) + bytes([code]))
         await writer.drain()
 

@@ -1,4 +1,4 @@
-"""What the status of a pod says: why it does not start, and whose doing its end is."""
+"""The status of a pod, read: why it does not start, and whose doing its end is."""
 
 from typing import Any
 
@@ -43,8 +43,8 @@ def failure_reason(pod: dict[str, Any]) -> str:
 
 
 def end_error(pod: dict[str, Any] | None, settings: ContainerSettings) -> ContainerError | None:
-    """What the end of a pod is for its episode; None = it has not ended. pod: None = it was
-    deleted.
+    """The error that the end of a pod is for its episode; None = it has not ended. pod: None = it
+    was deleted.
     """
     if pod is None or "deletionTimestamp" in pod["metadata"]:
         return ContainerError("its pod was deleted")

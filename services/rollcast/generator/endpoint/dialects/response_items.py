@@ -49,11 +49,11 @@ def _restore_arguments(item: dict[str, Any], call_arguments: dict[str, str]) -> 
     """
     utils = protocol.responses_utils()
     call_id = str(item.get("call_id"))
-    written = call_arguments.pop(call_id, None)
-    if written is None or utils.decode_custom_tool_input(written) != item.get("input"):
+    arguments = call_arguments.pop(call_id, None)
+    if arguments is None or utils.decode_custom_tool_input(arguments) != item.get("input"):
         return item
     return utils.ResponseFunctionToolCall(
-        type="function_call", call_id=call_id, name=str(item.get("name")), arguments=written
+        type="function_call", call_id=call_id, name=str(item.get("name")), arguments=arguments
     )
 
 
