@@ -39,13 +39,15 @@ def try_out(
     rollcast try --config my-run.yaml
     rollcast try --config my-run.yaml --prompts 16
     """
-    from rollcast.local import preflight
+    from rollcast.local.checks.check import Start
+    from rollcast.local.checks.checklist import check_start
     from rollcast.local.devices import usable_gpus, with_gpus
+    from rollcast.local.preflight import load_to_start
     from rollcast.local.trial import outlook, time_update
     from rollcast.local.trial import try_out as tried_out
 
-    settings, _ = preflight.load_to_start(config)
-    for line in preflight.check_files(settings):
+    settings, _ = load_to_start(config)
+    for line in check_start(Start(settings)):
         say(f"caution: {line}")
     num_completions = settings.recipe.rollouts_per_prompt
     say(

@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import Recipe
+from rollcast.config.sentences import overlap
+from rollcast.local.checks.check import Start
 
+SETTINGS = ()
 TRIAL_SECONDS = 300.0
 """How long the whole trial may take: torch is imported for a loss, which takes many seconds on a
 slow disk."""
@@ -82,3 +85,10 @@ class TrialAnswers:
             if "failed" in answer:
                 answers.failures.append(answer["failed"])
         return answers
+
+
+def check(start: Start) -> None:
+    recipe = start.config.recipe
+    # Not those settings that hold no own part: a mistake there leaves the own parts as they are.
+    if not any(overlap(name, field) for name in recipe.own_parts for field in start.mistaken):
+        try_own_parts(recipe)

@@ -9,7 +9,10 @@ from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Tasks
 from rollcast.environments.kinds.kind import missing_in_rows
+from rollcast.local.checks.check import Finding, Start, warnings
 from rollcast.tasks.prompt import Prompt
+
+SETTINGS = ("tasks",)
 
 
 def try_environments(tasks: Tasks, prompts: Iterable[Prompt]) -> list[str]:
@@ -78,3 +81,7 @@ def _check_rows(tasks: Tasks, prompts: Sequence[Prompt]) -> None:
         sentences += missing_in_rows(environment, f"tasks.environments.{number}", rows)
     if sentences:
         raise UserError("\n".join(sentences))
+
+
+def check(start: Start) -> Iterable[Finding]:
+    return warnings(try_environments(start.config.tasks, start.rewarded_prompts))
