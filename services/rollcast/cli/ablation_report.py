@@ -130,16 +130,14 @@ def advice(
     if unknown := [row.name for row in rows if row.kind is PartKind.CANNOT_TELL]:
         lines.append(
             f"Undecided: {', '.join(unknown)}. Keep the simpler or steadier variant, or train for "
-            "longer and "
-            "with more seeds: an interval that contains 0 does not prove that there is no "
-            "difference."
+            "longer and with more seeds: an interval that contains 0 does not prove that there is "
+            "no difference."
         )
     if null := [row for row in rows if row.kind is PartKind.NULL_CONTROL]:
         ratios = ", ".join(f"{row.name} {_ratio(row):.2f} times" for row in null)
         lines.append(
             f"Null controls train as the whole recipe does, and show the noise: {ratios} its "
-            "compute half-way up. A "
-            "difference of that size means nothing."
+            "compute half-way up. A difference of that size means nothing."
         )
     return lines
 

@@ -107,8 +107,7 @@ def read_budget(text: str) -> tuple[int | None, float | None]:
         return None, float(hours[1])
     raise UserError(
         f"--budget {text}: is not a budget; give steps such as 200, device-hours such as 4h, or "
-        "none for a run that "
-        "only Ctrl-C ends"
+        "none for a run that only Ctrl-C ends"
     )
 
 

@@ -113,8 +113,7 @@ def show_leave_one_out(answer: dict[str, Any]) -> None:
     if far_names := table["far_from_common"]:
         say(
             f"caution: the common A of {table['common_asymptote']:.3f} is more than "
-            f"{table['margin']:g} off that of "
-            f"{', '.join(far_names)}; B there is bent by it."
+            f"{table['margin']:g} off that of {', '.join(far_names)}; B there is bent by it."
         )
 
 

@@ -87,6 +87,5 @@ def show_verdict(answer: dict[str, Any]) -> None:
     if not answer["is_described"] and answer["verdict"] != VerdictKind.TOO_FEW:
         say(
             "No asymptote, headroom, exponent or midpoint is given: they would be those of a law "
-            "that this curve does "
-            "not follow."
+            "that this curve does not follow."
         )

@@ -164,8 +164,7 @@ def duration_lines(recipe: Recipe, device_hours: float | None, outlook: TimeOutl
         lines.append(f"the budget of {budget_text}: about {_duration(outlook.total_seconds)}")
     lines.append(
         "not included: start, checkpoints, and the time that the two cost one another on few "
-        "cores; more concurrent "
-        "completions are faster than these"
+        "cores; more concurrent completions are faster than these"
     )
     return lines
 

@@ -173,8 +173,7 @@ def _check_recipe(run_folder: Path, recipe: Recipe, seed: int) -> None:
     if changes or trained_config.seed != seed:
         raise UserError(
             f"run folder {run_folder}: was made with another recipe or seed than the set's; give "
-            "the "
-            "--config, --without, --recipe and --seeds it was made with"
+            "the --config, --without, --recipe and --seeds it was made with"
         )
 
 

@@ -86,16 +86,13 @@ class RunAudit:
             trained = "training prompts (no checkpoint says which were used)"
         lines = [
             f"split rules {self.split_rules} (newest {SPLIT_RULES}): of {self.trained_prompts:,} "
-            f"{trained}, "
-            f"{self.contaminated_prompts:,} ask what a held-out or downstream prompt asks; they "
-            "were used "
-            f"{self.contaminated_uses:,} times",
+            f"{trained}, {self.contaminated_prompts:,} ask what a held-out or downstream prompt "
+            f"asks; they were used {self.contaminated_uses:,} times",
             *(f"  {text}" for text in self.contaminated_examples),
             f"grading rules {self.grading_rules} (newest {GRADING_RULES}): of "
-            f"{self.stored_rewards:,} stored rewards, "
-            f"{self.changed_rewards:,} change; {self.graded_again:,} were graded again, "
-            f"{self.same_by_rule:,} are of "
-            "verifiers and comparisons that did not change",
+            f"{self.stored_rewards:,} stored rewards, {self.changed_rewards:,} change; "
+            f"{self.graded_again:,} were graded again, {self.same_by_rule:,} are of verifiers and "
+            "comparisons that did not change",
             *(f"  {change}: {count:,}" for change, count in sorted(self.changes.items())),
             *(f"  {text}" for text in self.changed_examples),
             *(

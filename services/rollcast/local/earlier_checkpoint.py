@@ -19,8 +19,7 @@ def check_step(location: Place, step: int) -> None:
     if not isinstance(location, Path):
         raise UserError(
             f"--step {step}: the checkpoints are at {location}, and only those in a folder can be "
-            "set aside; remove "
-            "the later ones there, then resume without --step"
+            "set aside; remove the later ones there, then resume without --step"
         )
     steps = {kept_step for _, kept_step in kept_versions(location)}
     if step not in steps:

@@ -64,8 +64,7 @@ def merge_in_words(merge: Merge, folder: Path) -> str:
         return f"{done}; no update is lost"
     return (
         f"{done}; {merge.lost_share:.2%} of the {merge.num_updates:,} updates are lost, because "
-        "they are smaller than "
-        "the dtype resolves; --dtype float32 keeps them"
+        "they are smaller than the dtype resolves; --dtype float32 keeps them"
     )
 
 

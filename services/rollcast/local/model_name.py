@@ -46,8 +46,7 @@ def check_hub_name(path: str) -> None:
         if folder is not None and _is_misspelt(path, folder):
             raise UserError(
                 f"model.path = {path}: there is no such folder; did you mean {folder}? If the "
-                "hub's model is meant, "
-                f"download it first: hf download {path}"
+                f"hub's model is meant, download it first: hf download {path}"
             )
         return
     meant = (

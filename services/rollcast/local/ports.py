@@ -147,8 +147,7 @@ def check_named_ports(ports: Sequence[NamedPort]) -> None:
             generators = sum(other_port.setting == port.setting for other_port in ports)
             raise UserError(
                 f"{port.setting} = {first_port}: each of local.generators = {generators} takes the "
-                "next port, and "
-                f"{MAX_PORT} is the last; lower one of the two"
+                f"next port, and {MAX_PORT} is the last; lower one of the two"
             )
         first = next(
             (earlier_port for earlier_port in checked_ports if port.meets(earlier_port)), None

@@ -37,9 +37,8 @@ def in_words(weights: Weights, generator: Generator) -> str:
         else ", because NCCL takes one process of a group on each GPU"
     )
     return (
-        "one GPU: trainer and generators share it "
-        f"(generator.gpu_memory_utilization {generator.gpu_memory_utilization:g}, "
-        f"generator.gpu_kv_cache_gib {generator.gpu_kv_cache_gib or 0:g}, weights.stage "
-        f"{weights.stage}); "
-        f"weights travel over gloo, through host memory{gloo}"
+        "one GPU: trainer and generators share it (generator.gpu_memory_utilization "
+        f"{generator.gpu_memory_utilization:g}, generator.gpu_kv_cache_gib "
+        f"{generator.gpu_kv_cache_gib or 0:g}, weights.stage {weights.stage}); weights travel over "
+        f"gloo, through host memory{gloo}"
     )

@@ -164,9 +164,8 @@ def _show_choice(answer: dict[str, Any]) -> None:
         sure = "" if answer["probability"] >= 0.9 else "; the runs do not separate the splits there"
         say(
             f"At {at}: {best['rollouts_per_prompt']} rollouts of {best['prompts_per_step']} "
-            f"prompts{steps}, the best "
-            f"with probability {chance_in_words(answer['probability'])}, expected loss "
-            f"{answer['expected_loss']:.3f}{sure}."
+            f"prompts{steps}, the best with probability {chance_in_words(answer['probability'])}, "
+            f"expected loss {answer['expected_loss']:.3f}{sure}."
         )
         say(f"With other budgets: {_budgets_in_words(answer['budgets'])}.")
     next_run = answer["missing"]

@@ -244,8 +244,7 @@ def _cautions(plan: BatchPlan, rows: Sequence[dict[str, Any]], budget: float) ->
         if not kind.is_described:
             warnings.append(
                 f"{run.name} ({run.split.name}): verdict {str(kind).replace('_', ' ')}; it is left "
-                "out of the law. "
-                "If its split is the cause, avoid it."
+                "out of the law. If its split is the cause, avoid it."
             )
         # Times a run's compute: a budget beyond that is called an extrapolation far out. Chosen,
         # not measured.
@@ -266,8 +265,7 @@ def _disagreements(row: dict[str, Any]) -> list[str]:
     law = row["pass_rate"]
     return [
         f"{fit['curve']} ({row['name']}): its own curve says {amounts.span(fit, '.3f')} at the "
-        "budget, the law "
-        f"{amounts.span(law, '.3f')}; trust its own."
+        f"budget, the law {amounts.span(law, '.3f')}; trust its own."
         for fit in row["own_curves"]
         if fit["is_described"] and (fit["q95"] < law["q05"] or fit["q05"] > law["q95"])
     ]

@@ -99,8 +99,7 @@ def describe_evaluation(
     if shared:
         raise UserError(
             f"run file {file}: {len(shared)} held-out prompts are also trained on, such as "
-            f"{shared[0].text[:80]!r}; "
-            "remove one of the two"
+            f"{shared[0].text[:80]!r}; remove one of the two"
         )
     lines = []
     for mixture_part in tasks.parts:
@@ -109,10 +108,8 @@ def describe_evaluation(
         error = evaluation_error(prompts, samples, pass_rate, spread)
         lines.append(
             f"{mixture_part.dataset.name}: {prompts} held-out prompts, {samples} samples of each: "
-            "a pass rate of "
-            f"{pass_rate:g} is measured to ±{error.same_prompts:.3f} on these prompts, "
-            f"±{error.other_prompts:.3f} on "
-            "others of their kind (90 %)"
+            f"a pass rate of {pass_rate:g} is measured to ±{error.same_prompts:.3f} on these "
+            f"prompts, ±{error.other_prompts:.3f} on others of their kind (90 %)"
         )
     lines.append(
         f"none of the {len(split.held_out)} held-out prompts is among the {len(split.train)} "

@@ -111,8 +111,7 @@ def _show(plan: MemoryPlan) -> None:
     start = max(rank.start_on_host for rank in plan.trainer)
     typer.echo(
         f"{first.model.num_parameters / GB:.2f} B parameters; a version is {_gb(first.version)} "
-        "GB; "
-        f"{plan.device.in_words}."
+        f"GB; {plan.device.in_words}."
     )
     typer.echo(
         f"A trainer rank is fullest at {first.fullest.name}, with {first.load.tokens:,} tokens; "
@@ -126,8 +125,7 @@ def _show(plan: MemoryPlan) -> None:
     if plan.device.kind == "cpu":
         typer.echo(
             f"Together: {_gb(plan.on_one_machine)} GB of {_gb(plan.device.num_bytes)}, "
-            f"{plan.ranks} trainer ranks and "
-            f"{plan.generators} generators."
+            f"{plan.ranks} trainer ranks and {plan.generators} generators."
         )
 
 
@@ -141,9 +139,8 @@ def _show_host(plan: MemoryPlan, limits: HostLimits) -> None:
     generator = generator_on_host(plan)
     typer.echo(
         f"Host memory: the first trainer machine's {machine_ranks(plan, limits)} ranks "
-        f"{_gb(sum(trainer.values()))} GB "
-        f"({_in_words(trainer)}); a generator {_gb(sum(generator.values()))} GB "
-        f"({_in_words(generator)})."
+        f"{_gb(sum(trainer.values()))} GB ({_in_words(trainer)}); a generator "
+        f"{_gb(sum(generator.values()))} GB ({_in_words(generator)})."
     )
 
 

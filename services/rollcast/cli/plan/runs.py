@@ -246,8 +246,7 @@ def recommendation(
     sentence = f"Continue {join_names(recommended['continued'])} with {budget_share}{stop}{aside}"
     sentence += (
         f": the best run is expected to end at {best['mean']:.3f} (90 % {best['q05']:.3f} to "
-        f"{best['q95']:.3f}), "
-        f"{best['mean'] - current_rate:.3f} above the best now"
+        f"{best['q95']:.3f}), {best['mean'] - current_rate:.3f} above the best now"
     )
     other_choices = [choice for choice in choices[:-1] if choice is not recommended]
     if other_choices:
@@ -296,9 +295,8 @@ def cautions(rows: Sequence[dict[str, Any]], unit: str) -> list[str]:
     if longest_run["compute"] > 100.0 * shortest_run["compute"]:
         warnings.append(
             f"{longest_run['run']} is at {amounts.amount(longest_run['compute'])} {unit} and "
-            f"{shortest_run['run']} at "
-            f"{amounts.amount(shortest_run['compute'])}; if one counts in another unit, say so "
-            "with --unit RUN=HOURS."
+            f"{shortest_run['run']} at {amounts.amount(shortest_run['compute'])}; if one counts in "
+            "another unit, say so with --unit RUN=HOURS."
         )
     if len(rows) == 1:
         warnings.append("One run is given; `rollcast plan budget` says more about it.")

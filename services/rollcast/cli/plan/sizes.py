@@ -234,8 +234,7 @@ def caveats(
     if len(trained) < MIN_IDENTIFYING_SIZES:
         warnings.append(
             f"The law is not identified by {len(trained)} sizes: it holds at these only, others "
-            "are guessed; "
-            "train a third size."
+            "are guessed; train a third size."
         )
     outside = [row["name"] for row in rows if not trained[0] <= row["size"] <= trained[-1]]
     if outside:
@@ -248,8 +247,7 @@ def caveats(
     if budget > 3.0 * longest:
         warnings.append(
             f"The budget is {budget / longest:.1f} times the longest curve; the loss of a run "
-            "stops falling as a power "
-            "near its asymptote."
+            "stops falling as a power near its asymptote."
         )
     if (scatter := float(_quantiles(law.noise)[1])) > MAX_LOG_LOSS_SCATTER:
         warnings.append(

@@ -145,8 +145,7 @@ def _too_long(recipe: Recipe, room: int, prompt_part: PromptPart, shortest: int)
         remedy = f"{remedy} (and {less}, since both must fit model.max_length = {room})"
     return (
         f"recipe.max_prompt_tokens = {recipe.max_prompt_tokens}: {prompts_text} is longer, the "
-        f"shortest has {shortest} "
-        f"tokens; {remedy}"
+        f"shortest has {shortest} tokens; {remedy}"
     )
 
 

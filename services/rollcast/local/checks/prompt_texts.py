@@ -46,8 +46,7 @@ def _prompt_warnings(limit: int, split: PromptSplit, tokenizer: TokenizerFile) -
     if num_longer:
         yield (
             f"recipe.max_prompt_tokens = {limit}: {num_longer} of {prompts_text} are longer and "
-            "will be left out; "
-            "raise it to keep them"
+            "will be left out; raise it to keep them"
         )
     if num_unspelt:
         # Examples in one sentence.
@@ -58,7 +57,6 @@ def _prompt_warnings(limit: int, split: PromptSplit, tokenizer: TokenizerFile) -
         )
         yield (
             f"tasks.dataset: {num_unspelt} of {prompts_text} hold text that the model's tokenizer "
-            "does not know "
-            f"({examples}{more}), so the model does not read it; check that model and data belong "
-            "together"
+            f"does not know ({examples}{more}), so the model does not read it; check that model "
+            "and data belong together"
         )
