@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from rollcast.config.errors import UserError
+from rollcast.local import own_program
 from rollcast.local.checks import prompt_lengths
 from rollcast.local.checks.check import Start
 from rollcast.local.checks.checklist import check_start
@@ -52,7 +53,7 @@ def counted_here(
 @pytest.fixture
 def _counted_here(monkeypatch: pytest.MonkeyPatch) -> None:
     instead = SimpleNamespace(run=counted_here, TimeoutExpired=subprocess.TimeoutExpired)
-    monkeypatch.setattr(prompt_lengths, "subprocess", instead)
+    monkeypatch.setattr(own_program, "subprocess", instead)
 
 
 @pytest.mark.usefixtures("_counted_here")

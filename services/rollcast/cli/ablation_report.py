@@ -68,8 +68,7 @@ def make_ablation_answer(records: Sequence[RunRecord]) -> tuple[list[Forecast], 
 
     Raises UserError: no table can be made.
     """
-    from rollcast.cli.leave_one_out_report import table_report
-    from rollcast.cli.run_report import middle_law, run_report
+    from rollcast.cli.leave_one_out_report import table_answer
     from rollcast.scaling.decisions.leave_one_out import leave_one_out
 
     recipes = fit_recipes(records)
@@ -80,11 +79,7 @@ def make_ablation_answer(records: Sequence[RunRecord]) -> tuple[list[Forecast], 
     )
     forecasts = [recipe.joint for recipe in recipes]
     return forecasts, {
-        "runs": [
-            run_report(forecast, middle_law(common_forecast))
-            for forecast, common_forecast in zip(forecasts, table.at_common, strict=True)
-        ],
-        "leave_one_out": table_report(table, forecasts),
+        **table_answer(table, forecasts),
         "advice": advice(table, forecasts, {record.variant: record.what for record in records}),
         "notes": interruption_notes(records),
     }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rollcast.cli import report
 from rollcast.cli.output import say
-from rollcast.cli.run_report import cautions, not_described, number
+from rollcast.cli.run_report import cautions, middle_law, not_described, number, run_report
 from rollcast.curves import amounts
 
 if TYPE_CHECKING:
@@ -16,6 +16,17 @@ if TYPE_CHECKING:
 
 NOT_COMPARED = "not compared: no law describes it, or the whole recipe"
 """Shown in the column for the kind of part."""
+
+
+def table_answer(table: LeaveOneOut, forecasts: Sequence[Forecast]) -> dict[str, Any]:
+    """The runs and the table as JSON. `forecasts`: of the rows."""
+    return {
+        "runs": [
+            run_report(forecast, middle_law(common_forecast))
+            for forecast, common_forecast in zip(forecasts, table.at_common, strict=True)
+        ],
+        "leave_one_out": table_report(table, forecasts),
+    }
 
 
 def table_report(table: LeaveOneOut, forecasts: Sequence[Forecast]) -> dict[str, Any]:

@@ -169,12 +169,8 @@ class Follower:
 
 
 def _in_words(point: EvaluationRecord) -> str:
-    error = "" if point.standard_error is None else f" ± {point.standard_error:.3f}"
-    reward_text = (
-        "" if point.environment_reward is None else f" (reward {point.environment_reward:.3g})"
-    )
     compute = f"{point.compute_device_hours:.4f} device-hours"
-    return f"step {point.step}: pass rate {point.pass_rate:.3f}{error}{reward_text} at {compute}"
+    return f"step {point.step}: {figures.reading_words(point)} at {compute}"
 
 
 class PlainView:

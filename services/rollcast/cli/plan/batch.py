@@ -14,7 +14,6 @@ from rollcast.cli import curve_options as options
 from rollcast.cli import report
 from rollcast.cli.distinct_curves import refuse_two_units
 from rollcast.cli.output import say
-from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
 from rollcast.curves import amounts
 
@@ -68,9 +67,9 @@ def batch(
     """  # noqa: E501
     from rollcast.cli.plan.batch_answer import BatchPlan, make_batch_answer
     from rollcast.cli.plan.batch_runs import read_runs, refuse_one_run_twice
+    from rollcast.cli.plan.own_curves import check_budget
 
-    if not 0 < budget <= MOST_COMPUTE:
-        raise UserError(f"--budget {budget:g}: compute must be in {COMPUTES}")
+    check_budget(budget)
     candidate_splits = [parse_split(text) for text in candidate or []]
     runs = read_runs(sources, columns.chosen(), rollouts or [], prompts or [])
     refuse_one_run_twice(runs)

@@ -8,6 +8,7 @@ from rollcast.local.frozen_forecast import LEAST_EVALUATIONS, has_law, num_after
 from rollcast.local.progress import Phase
 from rollcast.local.status import RunStatus
 from rollcast.recipe.group_signal import came_back_in_words
+from rollcast.runfolder.records import EvaluationRecord
 
 HOUR = 3600
 DAY = 86_400
@@ -112,20 +113,19 @@ def work(
     return phrases
 
 
+def reading_words(point: EvaluationRecord) -> str:
+    """What an evaluation measured."""
+    error = "" if point.standard_error is None else f" ± {point.standard_error:.3f}"
+    reward = "" if point.environment_reward is None else f" (reward {point.environment_reward:.3g})"
+    return f"pass rate {point.pass_rate:.3f}{error}{reward}"
+
+
 def evaluation_words(status: RunStatus) -> list[str]:
     """The newest evaluation, and the reward of the newest batch."""
     phrases = []
     if status.evaluations:
         newest = status.evaluations[-1]
-        error = "" if newest.standard_error is None else f" ± {newest.standard_error:.3f}"
-        reward_text = (
-            ""
-            if newest.environment_reward is None
-            else f" (reward {newest.environment_reward:.3g})"
-        )
-        phrases.append(
-            f"pass rate {newest.pass_rate:.3f}{error}{reward_text} at step {newest.step:,}"
-        )
+        phrases.append(f"{reading_words(newest)} at step {newest.step:,}")
     else:
         phrases.append("no evaluation yet")
     if status.num_incomplete:

@@ -1,1 +1,1 @@
-"""What is looked at before a run is started: one file for each check, one list (`checklist`)."""
+"""Checks before a run is started: one file each, and one list of them (`checklist`)."""

@@ -1,4 +1,4 @@
-"""A check before a start: what it looks at, and what it finds."""
+"""The form of a check before a start, and of its findings."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Whether this machine's GPUs, or its cores if it has none, suffice for every process."""
+"""Whether this machine's GPUs, or its cores without a GPU, suffice for every process."""
 
 import os
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from dataclasses import dataclass, field
 
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import Recipe
 from rollcast.config.sentences import overlap
 from rollcast.local.checks.check import Start
+from rollcast.local.own_program import last_errors, run_module
 
 SETTINGS = ()
 TRIAL_SECONDS = 300.0
@@ -24,16 +24,8 @@ def try_own_parts(recipe: Recipe, deadline_seconds: float = TRIAL_SECONDS) -> No
     """Raises UserError: a sentence for each part that gives nothing which can be used."""
     if not recipe.own_parts:
         return
-    command = [sys.executable, "-m", "rollcast.recipe.trial"]
     try:
-        done = subprocess.run(  # noqa: S603  # our own program
-            command,
-            input=recipe.model_dump_json(),
-            capture_output=True,
-            text=True,
-            timeout=deadline_seconds,
-            check=False,
-        )
+        done = run_module("rollcast.recipe.trial", recipe.model_dump_json(), deadline_seconds)
     except subprocess.TimeoutExpired as error:
         output = error.stdout or b""
         answers = TrialAnswers.read(output.decode() if isinstance(output, bytes) else output)
@@ -44,10 +36,10 @@ def try_own_parts(recipe: Recipe, deadline_seconds: float = TRIAL_SECONDS) -> No
     answers = TrialAnswers.read(done.stdout)
     failures = answers.failures
     if done.returncode != 0 or answers.num_passed + len(failures) < len(recipe.own_parts):
-        # Characters of the dead process's output that are shown
-        last = " ".join(done.stderr.split())[-300:]
         exit_sentence = f"ended the process that tried it (exit code {done.returncode})"
-        failures.append(f"{_describe_part(recipe, answers.tried)}: {exit_sentence}: {last}")
+        failures.append(
+            f"{_describe_part(recipe, answers.tried)}: {exit_sentence}: {last_errors(done)}"
+        )
     if failures:
         raise UserError("\n".join(failures))
 

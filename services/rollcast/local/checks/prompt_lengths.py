@@ -4,7 +4,6 @@ tokens, before a trainer is started that ends there.
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from rollcast.config.recipe import Recipe
 from rollcast.config.tasks import PromptFormat
 from rollcast.local.checks.check import Finding, Start, warnings
 from rollcast.local.left_out import tokens_around
+from rollcast.local.own_program import run_module
 from rollcast.memory.model_file import read_here
 from rollcast.tasks.chats import flat
 from rollcast.tasks.prompt import Prompt
@@ -182,18 +182,10 @@ def _exact(
         "prompt_format": prompt_format.model_dump(),
         "groups": chats,
     }
-    command = [sys.executable, "-m", "rollcast.tasks.tokens"]
     try:
-        done = subprocess.run(  # noqa: S603  # our own program
-            # Transformers is imported and a tokenizer read: some seconds on a free machine, a
-            # minute on a busy one
-            command,
-            input=json.dumps(request),
-            capture_output=True,
-            text=True,
-            timeout=300.0,
-            check=False,
-        )
+        # Transformers is imported and a tokenizer read: some seconds on a free machine, a minute on
+        # a busy one
+        done = run_module("rollcast.tasks.tokens", json.dumps(request), 300.0)
     except (OSError, subprocess.TimeoutExpired):
         return None
     if done.returncode == UserError.exit_code and done.stderr.strip():
