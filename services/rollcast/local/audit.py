@@ -15,11 +15,12 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from rollcast.config.recipe import Recipe
 from rollcast.config.rules_versions import FIRST_RULES, GRADING_RULES, SPLIT_RULES
-from rollcast.config.tasks import Grading, Tasks
+from rollcast.config.tasks import Tasks
 from rollcast.config.verifiers import JudgeVerifier
 from rollcast.local.model_name import find_model_files
 from rollcast.runfolder.files import SAMPLES, Place
@@ -131,16 +132,14 @@ def audit(
     judges = frozenset(
         verifier.name for verifier in tasks.verifiers if isinstance(verifier, JudgeVerifier)
     )
-    read_answer = partial(_Answer.from_sample, without_end=_EndOfText(model_path), judges=judges)
-    with closing(Sandbox(_here(tasks.grading))) as sandbox:
+    read_answer = partial(_read_answer, without_end=_EndOfText(model_path), judges=judges)
+    grading = tasks.grading
+    if grading.sandbox == "remote":  # a grader elsewhere has gone with the run
+        grading = grading.model_copy(update={"sandbox": "strict"})
+    samples = _samples(run_folder)
+    with closing(Sandbox(grading)) as sandbox:
         _grade_again(
-            report,
-            _samples(run_folder),
-            split,
-            sandbox,
-            read_answer,
-            recipe.exclude_truncated,
-            progress,
+            report, samples, split, sandbox, read_answer, recipe.exclude_truncated, progress
         )
     return report
 
@@ -160,20 +159,11 @@ def _grade_again(
     samples: Iterable[tuple[SamplesRecord, SampledCompletion]],
     split: PromptSplit,
     sandbox: Sandbox,
-    read_answer: "Callable[[SampledCompletion, Prompt | None], _Answer]",
+    read_answer: Callable[[SampledCompletion, Prompt | None], tuple[str, str]],
     excludes_truncated: bool,
     progress: Callable[[str], None],
 ) -> None:
-    find = _PromptFinder(
-        [
-            *split.held_out,
-            *(
-                downstream_prompt
-                for prompts in split.downstream.values()
-                for downstream_prompt in prompts
-            ),
-        ]
-    )
+    find = _PromptFinder(chain(split.held_out, *split.downstream.values()))
     changes: Counter[str] = Counter()
     failures: Counter[str] = Counter()
     for record, sample in samples:
@@ -182,15 +172,13 @@ def _grade_again(
             sample.truncated and sample.reward > 0 and not excludes_truncated
         )
         prompt = find(sample)
-        stored_answer = read_answer(sample, prompt)
-        if stored_answer.reason == SAME_BY_RULE:
+        text, reason = read_answer(sample, prompt)
+        if reason == SAME_BY_RULE:
             report.same_by_rule += 1
-        elif stored_answer.reason or prompt is None:
-            failures[stored_answer.reason] += 1
+        elif reason or prompt is None:
+            failures[reason] += 1
         else:
-            new_grade = grade(
-                prompt.verifier, stored_answer.text, prompt.verifier_reference, sandbox=sandbox
-            )
+            new_grade = grade(prompt.verifier, text, prompt.verifier_reference, sandbox=sandbox)
             if (
                 _note(report, new_grade, sample, changes, failures)
                 and len(report.changed_examples) < MAX_EXAMPLES
@@ -225,36 +213,31 @@ def _note(
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    text: str
-    reason: str = ""
-    """Why it cannot be graded again, or need not be."""
+def _read_answer(
+    sample: SampledCompletion,
+    prompt: Prompt | None,
+    *,
+    without_end: Callable[[str], str],
+    judges: Container[str],
+) -> tuple[str, str]:
+    """The text to grade, or why it cannot be graded again, or need not be.
 
-    @classmethod
-    def from_sample(
-        cls,
-        sample: SampledCompletion,
-        prompt: Prompt | None,
-        *,
-        without_end: Callable[[str], str],
-        judges: Container[str],
-    ) -> "_Answer":
-        """`judges`: names of verifiers that are asked over the network."""
-        if prompt is None:
-            return cls("", "whose prompt is not in the data any more")
-        if prompt.verifier in judges:
-            return cls("", OF_JUDGES)
-        if not _may_change(prompt):
-            return cls("", SAME_BY_RULE)
-        if sample.episode is not None:
-            return cls("", "of episodes, which are stored in parts")
-        text = without_end(sample.completion)
-        parts = _CUT.split(text)
-        if len(parts) == 1:
-            return cls(whole_completion(sample.prompt, text))
-        _, thinking_end, answer = parts[-1].rpartition(THINK_END)
-        return cls(thinking_end + answer) if thinking_end else cls("", "whose stored text is cut")
+    `judges`: names of verifiers that are asked over the network.
+    """
+    if prompt is None:
+        return "", "whose prompt is not in the data any more"
+    if prompt.verifier in judges:
+        return "", OF_JUDGES
+    if not _may_change(prompt):
+        return "", SAME_BY_RULE
+    if sample.episode is not None:
+        return "", "of episodes, which are stored in parts"
+    text = without_end(sample.completion)
+    parts = _CUT.split(text)
+    if len(parts) == 1:
+        return whole_completion(sample.prompt, text), ""
+    _, thinking_end, answer = parts[-1].rpartition(THINK_END)
+    return (thinking_end + answer, "") if thinking_end else ("", "whose stored text is cut")
 
 
 def _may_change(prompt: Prompt) -> bool:
@@ -275,13 +258,6 @@ def _samples(run_folder: Path) -> Iterator[tuple[SamplesRecord, SampledCompletio
         for sample in record.samples:
             if sample.status in VERDICTS:
                 yield record, sample
-
-
-def _here(grading: Grading) -> Grading:
-    """A grader elsewhere has gone with the run."""
-    return (
-        grading.model_copy(update={"sandbox": "strict"}) if grading.sandbox == "remote" else grading
-    )
 
 
 class _PromptFinder:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
@@ -86,8 +87,7 @@ class Start:
     @property
     def rewarded_prompts(self) -> list[Prompt]:
         """The prompts that are graded in the run, training prompts first."""
-        downstream = (prompt for prompts in self.split.downstream.values() for prompt in prompts)
-        return [*self.split.train, *downstream]
+        return [*chain(self.split.train, *self.split.downstream.values())]
 
     @cached_property
     def tokenizer(self) -> TokenizerFile | None:
