@@ -97,10 +97,8 @@ def advice(
 
     if not forecasts[0].verdict.is_described:
         return [
-            (
-                f"No law describes {table.rows[0].name}, the whole recipe: nothing can be compared "
-                "with it."
-            )
+            f"No law describes {table.rows[0].name}, the whole recipe: nothing can be compared "
+            "with it."
         ]
     described = {forecast.curve.name for forecast in forecasts if forecast.verdict.is_described}
     rows = [row for row in table.rows[1:] if row.name in described]
@@ -146,10 +144,8 @@ def interruption_notes(records: Sequence[RunRecord]) -> list[str]:
         return []
     max_ratio = max(interrupted_ratios)
     lines = [
-        (
-            f"Thinking was cut short in {min(interrupted_ratios):.4f} to {max_ratio:.4f} of the "
-            "rollouts of a run."
-        )
+        f"Thinking was cut short in {min(interrupted_ratios):.4f} to {max_ratio:.4f} of the "
+        "rollouts of a run."
     ]
     # Share of interrupted rollouts below which leaving the interruption out changes nothing
     if max_ratio < 0.005:

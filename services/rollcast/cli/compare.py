@@ -178,20 +178,15 @@ def _find_baseline(baseline: str, curves: Sequence[Curve], sources: Sequence[str
 
 
 def _show_pairs(answer: dict[str, Any]) -> None:
-    rows = [
-        (
-            run["curve"],
-            *(
-                number(run[name], form)
-                for name, form in (("asymptote", ".3f"), ("exponent", ".2f"), ("midpoint", ".4g"))
-            ),
-            run["verdict"].replace("_", " "),
-        )
-        for run in answer["runs"]
-    ]
-    report.show_table(
-        ("run", "A (90 %)", "B (90 %)", f"C_mid, {answer['unit']} (90 %)", "verdict"),
-        rows,
+    report.show_columns(
+        answer["runs"],
+        {
+            "run": lambda run: run["curve"],
+            "A (90 %)": lambda run: number(run["asymptote"], ".3f"),
+            "B (90 %)": lambda run: number(run["exponent"], ".2f"),
+            f"C_mid, {answer['unit']} (90 %)": lambda run: number(run["midpoint"], ".4g"),
+            "verdict": lambda run: run["verdict"].replace("_", " "),
+        },
         text_columns=("verdict",),
     )
     for pair in answer["pairs"]:

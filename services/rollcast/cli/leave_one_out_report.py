@@ -88,26 +88,20 @@ def show_leave_one_out(answer: dict[str, Any]) -> None:
     """The table, the losses in words, and which rows not to decide on."""
     table = answer["leave_one_out"]
     is_compared = table["common_asymptote"] is not None
-    header = (
-        "run",
-        "A (90 %)",
-        "B (90 %)",
-        f"B at A = {table['common_asymptote']:.3f}" if is_compared else "B at a common A",
-        f"compute to {table['half_way']:.3f}" if is_compared else "compute",
-        "part left out",
+    common = f"B at A = {table['common_asymptote']:.3f}" if is_compared else "B at a common A"
+    compute = f"compute to {table['half_way']:.3f}" if is_compared else "compute"
+    report.show_columns(
+        table["rows"],
+        {
+            "run": lambda row: row["curve"],
+            "A (90 %)": lambda row: number(row["asymptote"], ".3f"),
+            "B (90 %)": lambda row: number(row["exponent"], ".2f"),
+            common: lambda row: number(row["exponent_at_common"], ".2f"),
+            compute: _compute,
+            "part left out": lambda row: row["kind"] or "(the whole recipe)",
+        },
+        text_columns=("part left out",),
     )
-    rows = [
-        (
-            row["curve"],
-            number(row["asymptote"], ".3f"),
-            number(row["exponent"], ".2f"),
-            number(row["exponent_at_common"], ".2f"),
-            _compute(row),
-            row["kind"] or "(the whole recipe)",
-        )
-        for row in table["rows"]
-    ]
-    report.show_table(header, rows, text_columns=header[-1:])
     if table["not_described"]:
         say(
             f"No law describes {' and '.join(table['not_described'])}: no A, no B and no "

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +16,8 @@ from rollcast.plots.figure import check_plot
 Plot = Annotated[
     Path | None, typer.Option(callback=check_plot, help="draw to this PNG or SVG file")
 ]
+Cell = Callable[[dict[str, Any]], str]
+"""The text of a cell, from the answer's part that the row is about."""
 NO_NUMBER = "-"
 """Shown in a table for a number that does not exist."""
 
@@ -43,6 +45,16 @@ def show_table(
     # Width of a table that is not shown on a terminal: no line is wrapped
     width = None if sys.stdout.isatty() else 200
     Console(highlight=False, markup=False, emoji=False, width=width).print(table)
+
+
+def show_columns(
+    rows: Iterable[dict[str, Any]],
+    columns: Mapping[str, Cell],
+    text_columns: Sequence[str] = (),
+) -> None:
+    """A table by columns: heading -> the cell of a row."""
+    cells = [[cell(row) for cell in columns.values()] for row in rows]
+    show_table(tuple(columns), cells, text_columns)
 
 
 def show_quantiles(rows: Iterable[tuple[str, Interval | None, str]]) -> None:

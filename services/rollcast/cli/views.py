@@ -139,10 +139,8 @@ class Follower:
         if not earlier:
             return []
         return [
-            (
-                f"resumed with {format_count(len(earlier), 'evaluation')} of before, the last at "
-                f"{_in_words(earlier[-1])}"
-            )
+            f"resumed with {format_count(len(earlier), 'evaluation')} of before, the last at "
+            f"{_in_words(earlier[-1])}"
         ]
 
     def _start(self) -> list[str]:

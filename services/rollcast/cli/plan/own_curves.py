@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rollcast.cli.report import NO_NUMBER, Cell
 from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
 from rollcast.curves import amounts
@@ -42,6 +43,17 @@ def disagreements(row: dict[str, Any], law_name: str) -> Iterator[str]:
                 f"{fit['curve']} ({row['name']}): its own curve says {amounts.span(fit, '.3f')} at "
                 f"the budget, {law_name} {amounts.span(law, '.3f')}; trust its own."
             )
+
+
+def law_columns(budget: float) -> dict[str, Cell]:
+    """Columns of a table: the law at the budget, and the own curves there."""
+    return {
+        f"law at {amounts.amount(budget)}": lambda row: f"{row['pass_rate']['q50']:.3f}",
+        "90 %": lambda row: amounts.span(row["pass_rate"], ".3f"),
+        "own curve, 90 %": lambda row: (
+            ", ".join(amounts.span(curve, ".3f") for curve in row["own_curves"]) or NO_NUMBER
+        ),
+    }
 
 
 def draws_interval(draws: Any) -> amounts.Interval:

@@ -269,26 +269,17 @@ def _scatter(law: ModelSizeLaw) -> float:
 
 
 def _show(answer: dict[str, Any]) -> None:
+    from rollcast.cli.plan.own_curves import law_columns
     from rollcast.scaling.decisions.advice_words import chance_in_words
 
-    at = amounts.amount(answer["budget"])
-    rows = []
-    for row in answer["sizes"]:
-        curve_spans = ", ".join(amounts.span(curve, ".3f") for curve in row["own_curves"]) or "-"
-        law = row["pass_rate"]
-        best_with = chance_in_words(row["best_with"])
-        rows.append(
-            (
-                row["name"],
-                str(row["num_points"]),
-                f"{law['q50']:.3f}",
-                amounts.span(law, ".3f"),
-                curve_spans,
-                best_with,
-            )
-        )
-    report.show_table(
-        ("size", "points", f"law at {at}", "90 %", "own curve, 90 %", "best with"), rows
+    report.show_columns(
+        answer["sizes"],
+        {
+            "size": lambda row: row["name"],
+            "points": lambda row: str(row["num_points"]),
+            **law_columns(answer["budget"]),
+            "best with": lambda row: chance_in_words(row["best_with"]),
+        },
     )
     _show_choice(answer)
     report.say_cautions(answer["caveats"])

@@ -147,10 +147,8 @@ def forecast_words(status: RunStatus) -> list[str]:
     num_evaluations = num_after_first_step(status.evaluations)
     if num_evaluations < LEAST_EVALUATIONS:
         return [
-            (
-                f"too few: {num_evaluations} of the {LEAST_EVALUATIONS} evaluations that a "
-                "forecast needs"
-            )
+            f"too few: {num_evaluations} of the {LEAST_EVALUATIONS} evaluations that a "
+            "forecast needs"
         ]
     forecast = find_forecast(status)
     if forecast is None:
