@@ -22,6 +22,7 @@ from rollcast.config.recipe import Recipe
 from rollcast.config.rules_versions import FIRST_RULES, GRADING_RULES, SPLIT_RULES
 from rollcast.config.tasks import Tasks
 from rollcast.config.verifiers import JudgeVerifier
+from rollcast.local.event_log import short_line
 from rollcast.local.model_name import find_model_files
 from rollcast.runfolder.files import SAMPLES, Place
 from rollcast.runfolder.record_file import RecordFile
@@ -151,7 +152,7 @@ def _count_contaminated(report: RunAudit, split: PromptSplit, uses: dict[str, in
             report.contaminated_prompts += 1
             report.contaminated_uses += uses[prompt.id]
             if len(report.contaminated_examples) < MAX_EXAMPLES:
-                report.contaminated_examples.append(_short(prompt.text))
+                report.contaminated_examples.append(short_line(prompt.text, MAX_SHOWN_CHARACTERS))
 
 
 def _grade_again(
@@ -184,8 +185,9 @@ def _grade_again(
                 and len(report.changed_examples) < MAX_EXAMPLES
             ):
                 sample_location = f"{record.dataset}, step {record.step}"
+                end = sample.completion[-MAX_SHOWN_CHARACTERS:]
                 report.changed_examples.append(
-                    f"{sample_location}: {_short(sample.completion[-MAX_SHOWN_CHARACTERS:])}"
+                    f"{sample_location}: {short_line(end, MAX_SHOWN_CHARACTERS)}"
                 )
             # Gradings between two lines about the progress
             if report.graded_again % 100 == 0:
@@ -308,8 +310,3 @@ class _EndOfText:
             (text.removesuffix(token) for token in self._tokens if token and text.endswith(token)),
             text,
         )
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= MAX_SHOWN_CHARACTERS else f"{line[:MAX_SHOWN_CHARACTERS]}..."

@@ -114,7 +114,7 @@ def work(
 
 
 def reading_words(point: EvaluationRecord) -> str:
-    """What an evaluation measured."""
+    """The pass rate of an evaluation, with its error and its reward."""
     error = "" if point.standard_error is None else f" ± {point.standard_error:.3f}"
     reward = "" if point.environment_reward is None else f" (reward {point.environment_reward:.3g})"
     return f"pass rate {point.pass_rate:.3f}{error}{reward}"

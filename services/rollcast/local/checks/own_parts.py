@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-from dataclasses import dataclass, field
+from contextlib import suppress
+from typing import Any
 
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import Recipe
@@ -28,55 +29,43 @@ def try_own_parts(recipe: Recipe, deadline_seconds: float = TRIAL_SECONDS) -> No
         done = run_module("rollcast.recipe.trial", recipe.model_dump_json(), deadline_seconds)
     except subprocess.TimeoutExpired as error:
         output = error.stdout or b""
-        answers = TrialAnswers.read(output.decode() if isinstance(output, bytes) else output)
+        answers = _read_answers(output.decode() if isinstance(output, bytes) else output)
         raise UserError(
-            f"{_describe_part(recipe, answers.tried)}: had not returned after {deadline_seconds:g} "
-            "s; make it fast"
+            f"{_last_tried(recipe, answers)}: had not returned after {deadline_seconds:g} s; make "
+            "it fast"
         ) from None
-    answers = TrialAnswers.read(done.stdout)
-    failures = answers.failures
-    if done.returncode != 0 or answers.num_passed + len(failures) < len(recipe.own_parts):
-        exit_sentence = f"ended the process that tried it (exit code {done.returncode})"
+    answers = _read_answers(done.stdout)
+    failures = [answer["failed"] for answer in answers if "failed" in answer]
+    num_passed = sum("passed" in answer for answer in answers)
+    if done.returncode != 0 or num_passed + len(failures) < len(recipe.own_parts):
         failures.append(
-            f"{_describe_part(recipe, answers.tried)}: {exit_sentence}: {last_errors(done)}"
+            f"{_last_tried(recipe, answers)}: ended the process that tried it (exit code "
+            f"{done.returncode}): {last_errors(done)}"
         )
     if failures:
         raise UserError("\n".join(failures))
 
 
-def _describe_part(recipe: Recipe, setting: str | None) -> str:
+def _read_answers(text: str) -> list[dict[str, Any]]:
+    """The trial's answers so far: {"tries": setting}, then {"passed": ..} or {"failed": sentence}.
+
+    What a library writes to the same stream is passed over.
+    """
+    answers = []
+    for line in text.splitlines():
+        with suppress(ValueError):
+            answer = json.loads(line)
+            if isinstance(answer, dict):
+                answers.append(answer)
+    return answers
+
+
+def _last_tried(recipe: Recipe, answers: list[dict[str, Any]]) -> str:
     """The part that was tried last, as errors name it."""
-    if setting is None:
+    settings = [answer["tries"] for answer in answers if "tries" in answer]
+    if not settings:
         return "the trial of the recipe's own parts"
-    return f"{setting} {recipe.own_parts[setting].function}"
-
-
-@dataclass(slots=True)
-class TrialAnswers:
-    """Answers of the trial so far."""
-
-    tried: str | None = None
-    """The setting that was tried last. None = none yet."""
-    num_passed: int = 0
-    failures: list[str] = field(default_factory=list)
-    """A sentence for each part that failed."""
-
-    @classmethod
-    def read(cls, text: str) -> TrialAnswers:
-        """Read the trial's output. What a library writes to the same stream is passed over."""
-        answers = cls()
-        for line in text.splitlines():
-            try:
-                answer = json.loads(line)
-            except ValueError:
-                continue
-            if not isinstance(answer, dict):
-                continue
-            answers.tried = answer.get("tries", answers.tried)
-            answers.num_passed += "passed" in answer
-            if "failed" in answer:
-                answers.failures.append(answer["failed"])
-        return answers
+    return f"{settings[-1]} {recipe.own_parts[settings[-1]].function}"
 
 
 def check(start: Start) -> None:
