@@ -22,11 +22,6 @@ NO_NUMBER = "-"
 """Shown in a table for a number that does not exist."""
 
 
-def quantile_row(name: str, quantiles: Interval, form: str) -> tuple[str, ...]:
-    """A row of a table with the columns 5 %, median, 95 %."""
-    return name, *(amount(quantiles[quantile], form) for quantile in ("q05", "q50", "q95"))
-
-
 def show_table(
     header: Sequence[str], rows: Iterable[Sequence[str]], text_columns: Sequence[str] = ()
 ) -> None:
@@ -62,7 +57,7 @@ def show_quantiles(rows: Iterable[tuple[str, Interval | None, str]]) -> None:
     left out.
     """
     known_rows = [
-        quantile_row(name, quantiles, form)
+        (name, *(amount(quantiles[quantile], form) for quantile in ("q05", "q50", "q95")))
         for name, quantiles, form in rows
         if quantiles is not None
     ]

@@ -5,7 +5,6 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
 from pydantic import SecretStr
@@ -27,7 +26,6 @@ from rollcast.local.process import Service, ServiceSpec
 from rollcast.local.resumed import changes_since_start
 from rollcast.local.services import service_specs
 from rollcast.local.supervisor import Doing, Supervisor
-from rollcast.memory.check import plan_run
 from rollcast.memory.device import smallest_gpu
 from rollcast.runfolder import folder as run_folder
 from rollcast.runfolder.files import REDIS, RUN_FILE, UP_FILE, checkpoint_place
@@ -79,8 +77,7 @@ def run_locally(
     gpus = usable_gpus()[: config.local.gpus]
     config = config.model_copy(update={"local": with_gpus(config.local, gpus)})
     if config.local.shares_gpu and (device := smallest_gpu()) is not None:
-        make_plan = partial(plan_run, config, device, ranks=None, ask_hub=True)
-        config = shared_gpu.divide_gpu(make_plan).config
+        config = shared_gpu.divide_gpu(config, device).config
         news = (*news, shared_gpu.in_words(config.weights, config.generator))
     embed_redis = config.redis.is_embedded
     embed_grader = config.tasks.grading.sandbox == "remote" and config.grader.port == 0

@@ -10,7 +10,7 @@ import typer
 
 from rollcast.cli import curve_options as options
 from rollcast.config.errors import UserError
-from rollcast.scaling.law.evaluation_error import EvaluationError, evaluation_error
+from rollcast.scaling.law.evaluation_error import evaluation_error
 from rollcast.scaling.law.settings import DEFAULT_BETWEEN_PROMPT_SHARE
 
 PROMPT_COUNTS = (20, 50, 100, 200, 500, 1_000)
@@ -70,10 +70,10 @@ def evaluation(
     )
     typer.echo("prompts" + "".join(f"{f'{samples} samples':>20}" for samples in SAMPLE_COUNTS))
     for prompts in PROMPT_COUNTS:
-        cells = (
-            in_words(evaluation_error(prompts, samples, pass_rate, spread))
-            for samples in SAMPLE_COUNTS
+        errors = (
+            evaluation_error(prompts, samples, pass_rate, spread) for samples in SAMPLE_COUNTS
         )
+        cells = (f"±{error.same_prompts:.3f} | ±{error.other_prompts:.3f}" for error in errors)
         typer.echo(f"{prompts:>7}" + "".join(f"{cell:>20}" for cell in cells))
 
 
@@ -116,7 +116,3 @@ def describe_evaluation(
         "trained on"
     )
     return lines
-
-
-def in_words(error: EvaluationError) -> str:
-    return f"±{error.same_prompts:.3f} | ±{error.other_prompts:.3f}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -164,20 +165,11 @@ def _in_words(parts: dict[str, int]) -> str:
 
 def _columns(plan: MemoryPlan) -> list[tuple[str, dict[str, int], int]]:
     """Title, parts and sum; ranks that hold the same are one column."""
-    alike: list[tuple[list[int], Any]] = []
-    for rank in plan.trainer:
-        if alike and alike[-1][1].parts == rank.fullest.parts:
-            alike[-1][0].append(rank.rank)
-        else:
-            alike.append(([rank.rank], rank.fullest))
-    columns = [
-        (
-            f"trainer {ranks[0]}" if len(ranks) == 1 else f"trainer {ranks[0]}-{ranks[-1]}",
-            fullest.parts,
-            fullest.total,
-        )
-        for ranks, fullest in alike
-    ]
+    columns: list[tuple[str, dict[str, int], int]] = []
+    for parts, alike in groupby(plan.trainer, key=lambda rank: rank.fullest.parts):
+        ranks = list(alike)
+        numbers = f"{ranks[0].rank}" if len(ranks) == 1 else f"{ranks[0].rank}-{ranks[-1].rank}"
+        columns.append((f"trainer {numbers}", parts, ranks[0].fullest.total))
     title = "generator" if plan.worker.workers == 1 else f"generator, each of {plan.worker.workers}"
     return [*columns, (title, plan.worker_parts, plan.worker_total)]
 
