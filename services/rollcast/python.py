@@ -257,21 +257,13 @@ def forecast(
         devices=devices,
     )
     source = data if pass_rates is None else (data, pass_rates)
-    total = _term("budget", budget)
-    gain = _term("worth", worth)
-    unit_price = _term("price", price)
+    terms = (_term("budget", budget), _term("worth", worth), _term("price", price))
     if law_alone and prior is not None:
         raise InputError("law_alone, prior: each is a prior; give one of the two")
-    prior_file = None if prior is None else Path(prior)
-
-    def fit_on_terms() -> RunForecast:
-        choices = (initial, exclude_before, law_alone, prior_file)
-        fitted = _fit_run(source, columns, unit, run, choices).with_budget(total)
-        on_terms = replace(fitted, worth=gain, price=unit_price)
-        on_terms.advice()  # raises ValueError if a term is impossible
-        return on_terms
-
-    return CurveForecast(_convert_errors(fit_on_terms))
+    choices = (initial, exclude_before, law_alone, None if prior is None else Path(prior))
+    return CurveForecast(
+        _convert_errors(lambda: _with_terms(_fit_run(source, columns, unit, run, choices), *terms))
+    )
 
 
 def _fit_run(
@@ -290,6 +282,18 @@ def _fit_run(
         sheet, sheet.format, unit_columns, sheet.format, run, is_one=True
     )
     return forecast_history(history, fit_options(*choices))
+
+
+def _with_terms(
+    run: RunForecast, budget: float | None, worth: float | None, price: float | None
+) -> RunForecast:
+    """The forecast on these terms of every advice; None = the default.
+
+    Raises ValueError: one is impossible.
+    """
+    on_terms = replace(run.with_budget(budget), worth=worth, price=price)
+    on_terms.advice()
+    return on_terms
 
 
 def _convert_errors(question: Callable[[], Answer]) -> Answer:

@@ -88,14 +88,13 @@ def check(
         ranks=machines.trainer_ranks,
         model_config=machines.model_config,
         host=machines.host_limits(),
+        expected=expected.cautions,
     )
     warnings = check_start(start)
     plan = start.plan
     shared = ""
-    if plan is not None:
-        warnings += expected.cautions(plan)
-        if plan.shares_gpu:
-            shared = shared_gpu.in_words(plan.config.weights, plan.config.generator)
+    if plan is not None and plan.shares_gpu:
+        shared = shared_gpu.in_words(plan.config.weights, plan.config.generator)
     model = (
         read_model_config(config.model)
         if machines.model_config is None

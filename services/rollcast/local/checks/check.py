@@ -1,6 +1,6 @@
 """The form of a check before a start, and of its findings."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
@@ -61,6 +61,8 @@ class Start:
     model_config: Path | None = None
     """A config.json instead of model.path's."""
     host: HostLimits = NO_LIMITS
+    expected: Callable[[MemoryPlan], Iterable[str]] | None = None
+    """Warnings about a plan that fits, by the user's rates and lengths. None = by usual ones."""
     split: PromptSplit = field(init=False)
     """The run's prompts, once they are read."""
     plan: MemoryPlan | None = field(init=False, default=None)
