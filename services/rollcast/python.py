@@ -258,8 +258,6 @@ def forecast(
     )
     source = data if pass_rates is None else (data, pass_rates)
     terms = (_term("budget", budget), _term("worth", worth), _term("price", price))
-    if law_alone and prior is not None:
-        raise InputError("law_alone, prior: each is a prior; give one of the two")
     choices = (initial, exclude_before, law_alone, None if prior is None else Path(prior))
     return CurveForecast(
         _convert_errors(lambda: _with_terms(_fit_run(source, columns, unit, run, choices), *terms))
@@ -270,6 +268,9 @@ def _fit_run(
     source: Any, columns: Columns, unit: str | None, run: str | None, choices: _FitChoices
 ) -> RunForecast:
     """The forecast of a file's run, or of data in memory. Raises UserError and ValueError."""
+    _, _, law_alone, prior = choices
+    if law_alone and prior is not None:
+        raise ValueError("law_alone, prior: each is a prior; give one of the two")
     if isinstance(source, (str, os.PathLike)):
         if unit is not None:
             raise ValueError(
