@@ -81,7 +81,9 @@ def test_a_check_whose_settings_are_refused_is_left_out(tmp_path: Path) -> None:
 
 
 def test_only_the_settings_are_looked_at_for_another_machine(tmp_path: Path) -> None:
+    """Too few evaluations are seen there too."""
     config = load_run_config(run_file(tmp_path, model={"path": "/no/such/model"}))
-    assert list(make_checks(Start(config, Reach.SETTINGS))) == []
+    (caution,) = check_start(Start(config, Reach.SETTINGS))
+    assert caution.startswith("tasks.evaluation.every_steps = 100")
     with pytest.raises(UserError, match=r"model\.path = /no/such/model"):
         check_start(Start(config))

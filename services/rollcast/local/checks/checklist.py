@@ -83,13 +83,12 @@ CHECKLIST = (
             thinking_marks,
             verifier_trial,
             environment_trial,
-            evaluations,
             cautioned_cores,
             run_folder,
         ),
     ),
     Stage(Reach.START, (free_ports, redis)),
-    Stage(Reach.SETTINGS, (memory, quantization)),
+    Stage(Reach.SETTINGS, (evaluations, memory, quantization)),
 )
 
 
