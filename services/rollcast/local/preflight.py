@@ -1,4 +1,4 @@
-"""Checks for mistakes that can be found before anything is started."""
+"""A run file on its way to a start here: filled in, checked, given its ports."""
 
 from pathlib import Path
 from typing import TypeVar
