@@ -28,10 +28,10 @@ def check(start: Start) -> Iterable[Finding]:
     check_prompts(split, config.recipe.prompts_per_step)
     check_same_prompts(split, start_rules.prompts)
     start.split = split
-    return warnings([*_left_out(split), *near_duplicates(config.tasks, split).in_words()])
+    return warnings([*rows_left_out(split), *near_duplicates(config.tasks, split).in_words()])
 
 
-def _left_out(split: PromptSplit) -> list[str]:
+def rows_left_out(split: PromptSplit) -> list[str]:
     """Which rows are left out, and which stay that a new run would leave out."""
     return [
         *contaminated_in_words(len(split.contaminated)),
