@@ -75,6 +75,7 @@ CHECKLIST = (
             prompts,
         ),
     ),
+    # These need the prompts that the stage before has read, and some run code of the user.
     Stage(
         Reach.MACHINE,
         (
@@ -88,6 +89,7 @@ CHECKLIST = (
         ),
     ),
     Stage(Reach.START, (free_ports, redis)),
+    # Without a look at this machine too, but shown after the reasons that stop a run earlier.
     Stage(Reach.SETTINGS, (evaluations, memory, quantization)),
 )
 
@@ -99,6 +101,7 @@ def make_checks(start: Start) -> Iterator[Finding]:
     for stage in CHECKLIST:
         refused_here: set[str] = set()
         for check in stage.checks if stage.reach <= start.reach else ():
+            # A mistake that is reported already would show again, or hide behind a default.
             is_pointless = any(overlap(name, field) for name in check.SETTINGS for field in refused)
             findings = [] if is_pointless else _findings(check, start)
             # Several checks may read one broken file.

@@ -19,6 +19,7 @@ def check(start: Start) -> Iterable[Finding]:
     if start.device is None:
         return ()
     config = start.config
+    # Another machine has GPUs of its own: only the settings and options say how many.
     if start.reach is not Reach.SETTINGS:
         config = config.model_copy(update={"local": with_gpus(config.local, start.gpus)})
     start.plan = check_memory(
