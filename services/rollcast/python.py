@@ -17,7 +17,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Answer = TypeVar("Answer")
+_FitChoices = tuple[float | None, float | None, bool, Path | None]
+"""Initial pass rate, compute to leave out, whether the law is alone, and the prior's file, as
+`fit_options` takes them."""
 LONGEST_UNIT = 40
 _PARTS = (("next tenth", "soon"), ("rest", "rest"))
 """Parts of a budget, by name and by key of the advice."""
@@ -254,37 +257,20 @@ def forecast(
         devices=devices,
     )
     source = data if pass_rates is None else (data, pass_rates)
-    terms = _Terms(_term("budget", budget), _term("worth", worth), _term("price", price))
-    choices = _make_choices(initial, exclude_before, law_alone, prior)
+    terms = (_term("budget", budget), _term("worth", worth), _term("price", price))
+    choices = (initial, exclude_before, law_alone, None if prior is None else Path(prior))
     return CurveForecast(
-        _convert_errors(lambda: terms.apply_terms(_fit_run(source, columns, unit, run, choices)))
+        _convert_errors(lambda: _with_terms(_fit_run(source, columns, unit, run, choices), *terms))
     )
-
-
-class _FitChoices(NamedTuple):
-    """A caller's choices about the fit, in the order in which the fit takes them."""
-
-    initial: float | None
-    exclude_before: float | None
-    law_alone: bool
-    prior: Path | None
-
-
-def _make_choices(
-    initial: float | None,
-    exclude_before: float | None,
-    law_alone: bool,
-    prior: str | os.PathLike[str] | None,
-) -> _FitChoices:
-    if law_alone and prior is not None:
-        raise InputError("law_alone, prior: each is a prior; give one of the two")
-    return _FitChoices(initial, exclude_before, law_alone, None if prior is None else Path(prior))
 
 
 def _fit_run(
     source: Any, columns: Columns, unit: str | None, run: str | None, choices: _FitChoices
 ) -> RunForecast:
     """The forecast of a file's run, or of data in memory. Raises UserError and ValueError."""
+    _, _, law_alone, prior = choices
+    if law_alone and prior is not None:
+        raise ValueError("law_alone, prior: each is a prior; give one of the two")
     if isinstance(source, (str, os.PathLike)):
         if unit is not None:
             raise ValueError(
@@ -299,18 +285,16 @@ def _fit_run(
     return forecast_history(history, fit_options(*choices))
 
 
-class _Terms(NamedTuple):
-    """The budget, worth and price of every advice; None = the default."""
+def _with_terms(
+    run: RunForecast, budget: float | None, worth: float | None, price: float | None
+) -> RunForecast:
+    """The forecast on these terms of every advice; None = the default.
 
-    budget: float | None
-    worth: float | None
-    price: float | None
-
-    def apply_terms(self, run: RunForecast) -> RunForecast:
-        """The forecast on these terms. Raises ValueError: one is impossible."""
-        run = replace(run.with_budget(self.budget), worth=self.worth, price=self.price)
-        run.advice()
-        return run
+    Raises ValueError: one is impossible.
+    """
+    on_terms = replace(run.with_budget(budget), worth=worth, price=price)
+    on_terms.advice()
+    return on_terms
 
 
 def _convert_errors(question: Callable[[], Answer]) -> Answer:

@@ -220,8 +220,7 @@ def test_a_resumed_run_tells_what_was_measured_before_in_one_line(
         for step in (0, 4, 8)
     ]
     curve.write_text("".join(json.dumps(point) + "\n" for point in earlier))
-    follower = views.Follower()
-    follower.begin(config)
+    follower = views.Follower(config)
     assert not [line for line in follower.news() if "resumed" in line], (
         "it may have lost some of them"
     )

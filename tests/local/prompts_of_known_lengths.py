@@ -8,7 +8,8 @@ from typing import Any
 
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, parse_run_config
-from rollcast.local.preflight import check_files
+from rollcast.local.checks.check import Start
+from rollcast.local.checks.checklist import check_start
 from rollcast.tasks.prompts import load
 from rollcast.tasks.tokens import load_tokenizer, tokenize
 from rollcast.trainer.control.prompt_book import PromptBook
@@ -79,7 +80,7 @@ def trainer_refuses(config: RunConfig) -> bool:
 
 def check_refuses(config: RunConfig) -> str:
     try:
-        check_files(config)
+        check_start(Start(config))
     except UserError as error:
         return str(error)
     return ""

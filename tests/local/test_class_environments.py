@@ -12,7 +12,7 @@ from rollcast.config.datasets import JsonlDataset
 from rollcast.config.environments.own_class import ClassEnvironment
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Tasks
-from rollcast.local.class_environments import check_classes
+from rollcast.local.checks.environment_classes import check_classes
 
 RAISES = "raise SystemExit('the file was run')\n"
 WITH_REWARD = "class World:\n    def get_reward(self):\n        return 1.0\n"

@@ -16,7 +16,7 @@ from rollcast.config.environments.verifiers import VerifiersEnvironment
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Tasks
 from rollcast.environments.kinds import lookup
-from rollcast.local.environment_files import check_environment_files
+from rollcast.local.checks.environment_files import check_environment_files
 from testkit.openenv_sessions import stand_in
 
 TOKEN = "ROLLCAST_TEST_TOKEN"

@@ -10,7 +10,7 @@ import pytest
 
 from rollcast.config.errors import UserError
 from rollcast.config.run import parse_run_config
-from rollcast.local.environment_trial import try_environments
+from rollcast.local.checks.environment_trial import try_environments
 from rollcast.tasks.prompt import Prompt
 
 WORLDS = '''

@@ -18,8 +18,10 @@ from rollcast.config.recipe import Interruption
 from rollcast.config.resolved import differences
 from rollcast.config.run import load_run_config, parse_run_config
 from rollcast.local import left_out
+from rollcast.local.checks.check import Start
+from rollcast.local.checks.checklist import check_start
 from rollcast.local.left_out import filled_in
-from rollcast.local.preflight import check_files, load_to_start
+from rollcast.local.preflight import load_to_start
 from rollcast.tasks.prompts import load
 from rollcast.tasks.tokens import render
 
@@ -161,7 +163,7 @@ def test_a_taken_prometheus_address_is_given_up_for_a_free_one(tmp_path: Path) -
 def test_too_few_rows_are_an_error_all_the_same(tmp_path: Path) -> None:
     config, _ = load_to_start(minimal(tmp_path, length=256, rows=3, recipe={"prompts_per_step": 3}))
     with pytest.raises(UserError, match="there are only 2 training prompts"):
-        check_files(config)
+        check_start(Start(config))
 
 
 def test_lengths_inside_a_text_model_count(tmp_path: Path) -> None:

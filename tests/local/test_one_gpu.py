@@ -166,6 +166,25 @@ def test_up_divides_the_card_and_says_how(
 
 
 @pytest.mark.usefixtures("one_card")
+def test_up_warns_of_a_full_cache_in_the_words_of_config_check(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    settings["generator"] = {**settings.get("generator", {}), "slots": 4_000}
+    settings["tasks"] = {
+        "dataset": {"kind": "arithmetic"},
+        "evaluation": {"num_prompts": 64, "every_steps": 10},
+    }
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump(settings))
+    (warning,) = [
+        line for line in preflight.check(load_run_config(file)) if "generator.slots" in line
+    ]
+    assert "fill the KV cache to" in warning
+    shown = rollcast("config", "check", file, "--elsewhere", "--gpu", "85.519").stdout
+    assert f"caution: {warning}" in " ".join(shown.split())
+
+
+@pytest.mark.usefixtures("one_card")
 def test_up_refuses_what_one_card_cannot_hold(settings: dict[str, Any]) -> None:
     settings["tasks"] = {
         "dataset": {"kind": "arithmetic"},

@@ -21,6 +21,8 @@ from rollcast.config.errors import UserError
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig, load_run_config, parse_run_config
 from rollcast.local import preflight
+from rollcast.local.checks.check import Start
+from rollcast.local.checks.checklist import check_start
 from rollcast.local.demo.base_model import PLACEHOLDER, BaseModel
 from rollcast.local.embedded_redis import (
     find_server,
@@ -92,12 +94,12 @@ def test_data_that_is_not_the_checkpoints_is_refused_before_anything_is_started(
     checkpoint.mkdir(parents=True)
     controller = {"uses": {}, "split_rules": 2, "prompts": prompts_digest(load(config.tasks))}
     (checkpoint / "controller.json").write_text(json.dumps({"controller": controller}))
-    preflight.check_files(config)
+    check_start(Start(config))
     rows.write_text(rows.read_text() + '{"prompt": "more", "answer": "more"}\n')
     with pytest.raises(
         UserError, match=r"^tasks\.dataset: its training and held-out prompts are not those that"
     ):
-        preflight.check_files(config)
+        check_start(Start(config))
 
 
 @pytest.mark.parametrize("spoil", ["config.json", "model.safetensors"])
@@ -141,7 +143,7 @@ def test_a_misspelt_folder_is_not_looked_for_on_the_hub(
     name = "tiny-qwen3" if "3" in path else "tiny-qwen"
     (tmp_path / "model").rename(tmp_path / "models" / name)
     with pytest.raises(UserError) as refused:
-        preflight.check_files(settings(tmp_path, model={"path": path}))
+        check_start(Start(settings(tmp_path, model={"path": path})))
     assert str(refused.value) == (
         f"model.path = {path}: there is no such folder; did you mean models/{name}? If the hub's "
         "model is meant, "
@@ -162,7 +164,7 @@ def test_another_model_next_to_a_folder_is_still_the_hubs(
         (tmp_path / "model").rename(
             tmp_path / owner / ("Qwen3-8B" if owner == "Qwen" else "Qwen3-4B")
         )
-    preflight.check_files(settings(tmp_path, model={"path": path}))
+    check_start(Start(settings(tmp_path, model={"path": path})))
 
 
 @pytest.mark.parametrize("path", ["gpt2", "Qwen/Qwen3-0.6B", "org_1/model.v2"])

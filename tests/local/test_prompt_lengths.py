@@ -16,8 +16,10 @@ from typing import Any
 import pytest
 
 from rollcast.config.errors import UserError
-from rollcast.local import prompt_lengths
-from rollcast.local.preflight import check_files
+from rollcast.local import own_program
+from rollcast.local.checks import prompt_lengths
+from rollcast.local.checks.check import Start
+from rollcast.local.checks.checklist import check_start
 from rollcast.tasks import tokens
 from rollcast.tasks.prompts import load
 from rollcast.tasks.tokenizer_file import TokenizerFile
@@ -51,7 +53,7 @@ def counted_here(
 @pytest.fixture
 def _counted_here(monkeypatch: pytest.MonkeyPatch) -> None:
     instead = SimpleNamespace(run=counted_here, TimeoutExpired=subprocess.TimeoutExpired)
-    monkeypatch.setattr(prompt_lengths, "subprocess", instead)
+    monkeypatch.setattr(own_program, "subprocess", instead)
 
 
 @pytest.mark.usefixtures("_counted_here")
@@ -106,4 +108,4 @@ def test_prompts_that_no_setting_makes_fit_are_called_too_long(tmp_path: Path) -
     with pytest.raises(
         UserError, match=r"no more than model\.max_length = 9 fit with a completion: shorten"
     ):
-        check_files(short)
+        check_start(Start(short))

@@ -289,8 +289,7 @@ def test_a_full_disk_at_half_of_the_budget_is_one_line_and_tried_again(
         StatusReader, "read", lambda _: status_at(0.5, [0.1, 0.3], (0.7, 0.8, 0.86))
     )
     monkeypatch.setattr("rollcast.cli.views.REFRESH_SECONDS", 0.0)
-    follower = Follower()
-    follower.begin(config)
+    follower = Follower(config)
     blocked = config.run_folder / "frozen_forecast.tmp"
     blocked.mkdir()
     assert [
@@ -320,8 +319,7 @@ def test_an_evaluation_that_lacks_prompts_is_left_out_of_the_screen_and_told_onc
 ) -> None:
     monkeypatch.setattr(views, "REFRESH_SECONDS", 0.0)
     config = settings(tmp_path)
-    follower = Follower()
-    follower.begin(config)
+    follower = Follower(config)
     lossy = {"num_prompts": 35, "asked_prompts": 40, "missing_prompts": 5}
     append(config.run_folder / "evaluations.jsonl", **evaluation(0, 0.2))
     append(config.run_folder / "evaluations.jsonl", **evaluation(10, 0.9) | lossy)
@@ -355,8 +353,7 @@ def test_why_no_group_is_used_is_told_once_before_the_first_step_and_whom_the_ne
 
     try:
         publish_port(config.run_folder, "trainer", server.port)
-        follower = Follower()
-        follower.begin(config)
+        follower = Follower(config)
         for _ in range(12):
             assert troubles == []
             exporter.add(trainer_metrics.GROUP_SIGNALS, signal="truncated")

@@ -20,8 +20,8 @@ from rollcast.config.own_functions import file_digest, load_function
 from rollcast.config.recipe import Recipe
 from rollcast.config.resolved import differences, write_resolved
 from rollcast.config.run import load_run_config, parse_run_config
+from rollcast.local.checks.own_parts import try_own_parts
 from rollcast.local.left_out import filled_in
-from rollcast.local.parts_trial import try_own_parts
 from rollcast.recipe.curriculum import Curriculum
 from rollcast.recipe.losses.loss import LossInputs, objective
 from rollcast.recipe.losses.make import make_loss

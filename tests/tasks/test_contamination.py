@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rollcast.config.tasks import Tasks
-from rollcast.local.cautions import data_warnings
+from rollcast.local.checks.prompts import rows_left_out
 from rollcast.tasks.contamination import normal_form
 from rollcast.tasks.grading import grade
 from rollcast.tasks.near_duplicates import MAX_PAIRS, near_duplicates
@@ -105,7 +105,7 @@ def test_a_benchmarks_prompt_in_another_spelling_is_contaminated(
         assert len(split.train + split.held_out) == len(FILLERS)
         assert all("filler" in prompt.text for prompt in split.train + split.held_out)
         assert split.skipped == {"contaminated": 1}
-        (caution,) = data_warnings(split)
+        (caution,) = rows_left_out(split)
         assert caution.endswith(
             "1 row is left out: they ask what a held-out or downstream prompt asks, in another "
             "spelling"

@@ -11,7 +11,7 @@ import transformers
 
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
-from rollcast.local.embedding_rows import check_embedding_rows
+from rollcast.local.checks.prompt_lengths import check_embedding_rows
 from rollcast.tasks.prompt import Prompt
 from rollcast.tasks.prompts import PromptSplit
 from rollcast.tasks.tokenizer_file import TokenizerFile

@@ -182,6 +182,5 @@ def test_what_is_left_out_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[
     said = capsys.readouterr()
     assert said.err == f"{path}: 1 line left out, line 1 is not a JSON object\n"
     assert said.out == f"{path}: 1 torn lines left out\n"
-    follower = Follower()
-    follower.begin(config_of(path.parent))
+    follower = Follower(config_of(path.parent))
     assert "1 line of the run's files left out, no JSON object" in follower.news()

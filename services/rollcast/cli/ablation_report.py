@@ -68,8 +68,7 @@ def make_ablation_answer(records: Sequence[RunRecord]) -> tuple[list[Forecast], 
 
     Raises UserError: no table can be made.
     """
-    from rollcast.cli.leave_one_out_report import table_report
-    from rollcast.cli.run_report import middle_law, run_report
+    from rollcast.cli.leave_one_out_report import table_answer
     from rollcast.scaling.decisions.leave_one_out import leave_one_out
 
     recipes = fit_recipes(records)
@@ -80,11 +79,7 @@ def make_ablation_answer(records: Sequence[RunRecord]) -> tuple[list[Forecast], 
     )
     forecasts = [recipe.joint for recipe in recipes]
     return forecasts, {
-        "runs": [
-            run_report(forecast, middle_law(common_forecast))
-            for forecast, common_forecast in zip(forecasts, table.at_common, strict=True)
-        ],
-        "leave_one_out": table_report(table, forecasts),
+        **table_answer(table, forecasts),
         "advice": advice(table, forecasts, {record.variant: record.what for record in records}),
         "notes": interruption_notes(records),
     }
@@ -102,10 +97,8 @@ def advice(
 
     if not forecasts[0].verdict.is_described:
         return [
-            (
-                f"No law describes {table.rows[0].name}, the whole recipe: nothing can be compared "
-                "with it."
-            )
+            f"No law describes {table.rows[0].name}, the whole recipe: nothing can be compared "
+            "with it."
         ]
     described = {forecast.curve.name for forecast in forecasts if forecast.verdict.is_described}
     rows = [row for row in table.rows[1:] if row.name in described]
@@ -130,16 +123,14 @@ def advice(
     if unknown := [row.name for row in rows if row.kind is PartKind.CANNOT_TELL]:
         lines.append(
             f"Undecided: {', '.join(unknown)}. Keep the simpler or steadier variant, or train for "
-            "longer and "
-            "with more seeds: an interval that contains 0 does not prove that there is no "
-            "difference."
+            "longer and with more seeds: an interval that contains 0 does not prove that there is "
+            "no difference."
         )
     if null := [row for row in rows if row.kind is PartKind.NULL_CONTROL]:
         ratios = ", ".join(f"{row.name} {_ratio(row):.2f} times" for row in null)
         lines.append(
             f"Null controls train as the whole recipe does, and show the noise: {ratios} its "
-            "compute half-way up. A "
-            "difference of that size means nothing."
+            "compute half-way up. A difference of that size means nothing."
         )
     return lines
 
@@ -153,10 +144,8 @@ def interruption_notes(records: Sequence[RunRecord]) -> list[str]:
         return []
     max_ratio = max(interrupted_ratios)
     lines = [
-        (
-            f"Thinking was cut short in {min(interrupted_ratios):.4f} to {max_ratio:.4f} of the "
-            "rollouts of a run."
-        )
+        f"Thinking was cut short in {min(interrupted_ratios):.4f} to {max_ratio:.4f} of the "
+        "rollouts of a run."
     ]
     # Share of interrupted rollouts below which leaving the interruption out changes nothing
     if max_ratio < 0.005:

@@ -13,7 +13,7 @@ import typer
 from rollcast.cli import curve_options as options
 from rollcast.cli import report
 from rollcast.cli.distinct_curves import refuse_twice, refuse_two_units, with_distinct_names
-from rollcast.cli.leave_one_out_report import show_leave_one_out, table_report
+from rollcast.cli.leave_one_out_report import show_leave_one_out, table_answer
 from rollcast.cli.output import say
 from rollcast.cli.run_report import cautions, middle_law, not_described, number, run_report
 from rollcast.config.errors import UserError
@@ -118,16 +118,11 @@ def _table_answer(forecasts: Sequence[Forecast]) -> dict[str, Any]:
     """
     from rollcast.scaling.decisions.leave_one_out import leave_one_out
 
-    table = leave_one_out(forecasts[0], forecasts[1:])
-    runs = [
-        run_report(forecast, middle_law(common_forecast))
-        for forecast, common_forecast in zip(forecasts, table.at_common, strict=True)
-    ]
+    answer = table_answer(leave_one_out(forecasts[0], forecasts[1:]), forecasts)
     return {
         "unit": forecasts[0].curve.unit,
-        "runs": runs,
-        "leave_one_out": table_report(table, forecasts),
-        "cautions": cautions(runs, "its row"),
+        **answer,
+        "cautions": cautions(answer["runs"], "its row"),
     }
 
 
@@ -183,20 +178,15 @@ def _find_baseline(baseline: str, curves: Sequence[Curve], sources: Sequence[str
 
 
 def _show_pairs(answer: dict[str, Any]) -> None:
-    rows = [
-        (
-            run["curve"],
-            *(
-                number(run[name], form)
-                for name, form in (("asymptote", ".3f"), ("exponent", ".2f"), ("midpoint", ".4g"))
-            ),
-            run["verdict"].replace("_", " "),
-        )
-        for run in answer["runs"]
-    ]
-    report.show_table(
-        ("run", "A (90 %)", "B (90 %)", f"C_mid, {answer['unit']} (90 %)", "verdict"),
-        rows,
+    report.show_columns(
+        answer["runs"],
+        {
+            "run": lambda run: run["curve"],
+            "A (90 %)": lambda run: number(run["asymptote"], ".3f"),
+            "B (90 %)": lambda run: number(run["exponent"], ".2f"),
+            f"C_mid, {answer['unit']} (90 %)": lambda run: number(run["midpoint"], ".4g"),
+            "verdict": lambda run: run["verdict"].replace("_", " "),
+        },
         text_columns=("verdict",),
     )
     for pair in answer["pairs"]:

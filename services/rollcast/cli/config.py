@@ -11,7 +11,6 @@ from rollcast.cli.output import say
 from rollcast.cli.report import print_answer, say_cautions
 
 if TYPE_CHECKING:
-    from rollcast.config.run import RunConfig
     from rollcast.memory.device import Device
 
 app = typer.Typer(
@@ -61,81 +60,57 @@ def check(
     rollcast config check my-cluster-run.yaml --elsewhere --gpu 80 --trainer-ranks 16 --model-config config.json
     rollcast config check my-cluster-run.yaml --elsewhere --gpu 80 --trainer-ranks 16 --generators 64 --filtered 0.4
     """  # noqa: E501
-    from rollcast.local import cautions, preflight, shared_gpu
-    from rollcast.local.devices import usable_gpus, with_gpus
-    from rollcast.local.resumed import check_run_folder
-    from rollcast.memory.check import check_memory
+    from rollcast.config.errors import UserError
+    from rollcast.config.run import load_run_config
+    from rollcast.local import preflight, shared_gpu
+    from rollcast.local.checks.check import Reach, Start
+    from rollcast.local.checks.checklist import check_start
+    from rollcast.local.checks.unchecked import not_checked
     from rollcast.memory.model_file import read_file
     from rollcast.memory.proven_models import is_proven
     from rollcast.memory.text_model import read_model_config
 
-    filled_in = ""
-    changes = list[str]()
-    warnings = list[str]()
-    if elsewhere:
-        config = _load_for_elsewhere(file, resume=resume)
-        unchecked_aspects = [
-            "model, data, verifiers, certificates, disk and devices",
-            "the run's folder",
-        ]
-    else:
-        config, filled_settings = preflight.load_to_start(file)
-        config = config.model_copy(update={"local": with_gpus(config.local, usable_gpus())})
-        warnings = preflight.check_files(config)
-        changes = check_run_folder(config, resume=resume)
-        unchecked_aspects = preflight.not_checked(
-            config.redis, config.model.path, config.tasks.environments
-        )
-        filled_in = preflight.in_words(filled_settings)
-    device = _find_device(gpu, elsewhere=elsewhere)
-    plan = None
-    if device is not None:
-        warnings += cautions.quantization_warnings(config.generator.engine.quantization)
-        host = machines.host_limits()
-        ranks = machines.trainer_ranks
-        plan = check_memory(
-            config, device, ranks=ranks, model_config=machines.model_config, host=host
-        )
-    if plan is None:
-        unchecked_aspects.append("whether the model fits the memory")
-    model_config_path = machines.model_config
-    model = (
-        read_model_config(config.model)
-        if model_config_path is None
-        else read_file(model_config_path, "--model-config")
-    )
-    shared = ""
-    if plan is not None and plan.shares_gpu:
-        shared = shared_gpu.in_words(plan.config.weights, plan.config.generator)
-    answer = {
-        "summary": f"{file}: valid (run {config.run!r}, results in {config.run_folder})",
-        "model": is_proven(model),
-        "cautions": warnings if plan is None else [*warnings, *expected.cautions(plan)],
-        **expected_options.prediction_report(None if plan is None else expected.balance(plan)),
-        "shared_gpu": shared,
-        "filled_in": filled_in,
-        "changes": changes,
-        "not_checked": unchecked_aspects,
-    }
-    print_answer(answer, _show, as_json=as_json)
-
-
-def _load_for_elsewhere(file: Path, *, resume: bool) -> "RunConfig":
-    """The settings of a run on another machine. Raises UserError: they have a mistake, name a kind
-    of environment without code, or the run's folder is asked for.
-    """
-    from rollcast.config.errors import UserError
-    from rollcast.config.run import load_run_config
-    from rollcast.environments.kinds.kind import find_module_name
-
-    if resume:
+    if elsewhere and resume:
         raise UserError(
             "--resume: compares with the run's folder, which is on the other machine; leave it out"
         )
-    config = load_run_config(file, to_start=True)
-    for environment in config.tasks.environments:
-        find_module_name(environment)  # the other machine has the same packages
-    return config
+    if elsewhere:
+        config = load_run_config(file, to_start=True)
+        filled_in = ""
+    else:
+        config, filled_settings = preflight.load_to_start(file)
+        filled_in = preflight.in_words(filled_settings)
+    start = Start(
+        config,
+        Reach.SETTINGS if elsewhere else Reach.MACHINE,
+        resume=resume,
+        device=_find_device(gpu, elsewhere=elsewhere),
+        ranks=machines.trainer_ranks,
+        model_config=machines.model_config,
+        host=machines.host_limits(),
+        expected=expected.cautions,
+    )
+    warnings = check_start(start)
+    plan = start.plan
+    shared = ""
+    if plan is not None and plan.shares_gpu:
+        shared = shared_gpu.in_words(plan.config.weights, plan.config.generator)
+    model = (
+        read_model_config(config.model)
+        if machines.model_config is None
+        else read_file(machines.model_config, "--model-config")
+    )
+    answer = {
+        "summary": f"{file}: valid (run {config.run!r}, results in {config.run_folder})",
+        "model": is_proven(model),
+        "cautions": warnings,
+        **expected_options.prediction_report(None if plan is None else expected.balance(plan)),
+        "shared_gpu": shared,
+        "filled_in": filled_in,
+        "changes": start.changes,
+        "not_checked": not_checked(start),
+    }
+    print_answer(answer, _show, as_json=as_json)
 
 
 def _find_device(gpu: float | None, *, elsewhere: bool) -> "Device | None":

@@ -62,8 +62,7 @@ def refuse_two_units(source_curves: Sequence[tuple[str, Curve]]) -> None:
         if other_curve.unit != curve.unit:
             raise UserError(
                 f"{source}: counts compute in {other_curve.unit}, {first} in {curve.unit}; choose "
-                "one unit with "
-                "--compute, or with --seconds and --devices"
+                "one unit with --compute, or with --seconds and --devices"
             )
 
 

@@ -53,6 +53,8 @@ def init(
     """
     from rollcast.cli.plan.evaluation import describe_evaluation
     from rollcast.local import preflight
+    from rollcast.local.checks.check import Start
+    from rollcast.local.checks.checklist import check_start
     from rollcast.local.first_run.inspection import look_at, model_in_words
     from rollcast.local.first_run.run_file import Answers, run_file_text
     from rollcast.local.first_run.shown import examples
@@ -77,7 +79,7 @@ def init(
     _write(file, run_file_text(answers))
     try:
         config, filled_settings = preflight.load_to_start(file)
-        cautions = preflight.check_files(config)
+        cautions = check_start(Start(config))
     except BaseException:
         file.unlink()
         raise
@@ -105,8 +107,7 @@ def read_budget(text: str) -> tuple[int | None, float | None]:
         return None, float(hours[1])
     raise UserError(
         f"--budget {text}: is not a budget; give steps such as 200, device-hours such as 4h, or "
-        "none for a run that "
-        "only Ctrl-C ends"
+        "none for a run that only Ctrl-C ends"
     )
 
 
@@ -147,7 +148,7 @@ def _ask(
 def _model(path: str) -> None:
     """Raises UserError: the folder on this machine is not a model that can be trained."""
     from rollcast.config.model import Model
-    from rollcast.local.preflight import weight_bytes
+    from rollcast.local.model_name import weight_bytes
     from rollcast.memory.text_model import check_causal
 
     check_causal(Model(path=path))

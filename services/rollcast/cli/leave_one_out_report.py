@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rollcast.cli import report
 from rollcast.cli.output import say
-from rollcast.cli.run_report import cautions, not_described, number
+from rollcast.cli.run_report import cautions, middle_law, not_described, number, run_report
 from rollcast.curves import amounts
 
 if TYPE_CHECKING:
@@ -16,6 +16,17 @@ if TYPE_CHECKING:
 
 NOT_COMPARED = "not compared: no law describes it, or the whole recipe"
 """Shown in the column for the kind of part."""
+
+
+def table_answer(table: LeaveOneOut, forecasts: Sequence[Forecast]) -> dict[str, Any]:
+    """The runs and the table as JSON. `forecasts`: of the rows."""
+    return {
+        "runs": [
+            run_report(forecast, middle_law(common_forecast))
+            for forecast, common_forecast in zip(forecasts, table.at_common, strict=True)
+        ],
+        "leave_one_out": table_report(table, forecasts),
+    }
 
 
 def table_report(table: LeaveOneOut, forecasts: Sequence[Forecast]) -> dict[str, Any]:
@@ -77,26 +88,20 @@ def show_leave_one_out(answer: dict[str, Any]) -> None:
     """The table, the losses in words, and which rows not to decide on."""
     table = answer["leave_one_out"]
     is_compared = table["common_asymptote"] is not None
-    header = (
-        "run",
-        "A (90 %)",
-        "B (90 %)",
-        f"B at A = {table['common_asymptote']:.3f}" if is_compared else "B at a common A",
-        f"compute to {table['half_way']:.3f}" if is_compared else "compute",
-        "part left out",
+    common = f"B at A = {table['common_asymptote']:.3f}" if is_compared else "B at a common A"
+    compute = f"compute to {table['half_way']:.3f}" if is_compared else "compute"
+    report.show_columns(
+        table["rows"],
+        {
+            "run": lambda row: row["curve"],
+            "A (90 %)": lambda row: number(row["asymptote"], ".3f"),
+            "B (90 %)": lambda row: number(row["exponent"], ".2f"),
+            common: lambda row: number(row["exponent_at_common"], ".2f"),
+            compute: _compute,
+            "part left out": lambda row: row["kind"] or "(the whole recipe)",
+        },
+        text_columns=("part left out",),
     )
-    rows = [
-        (
-            row["curve"],
-            number(row["asymptote"], ".3f"),
-            number(row["exponent"], ".2f"),
-            number(row["exponent_at_common"], ".2f"),
-            _compute(row),
-            row["kind"] or "(the whole recipe)",
-        )
-        for row in table["rows"]
-    ]
-    report.show_table(header, rows, text_columns=header[-1:])
     if table["not_described"]:
         say(
             f"No law describes {' and '.join(table['not_described'])}: no A, no B and no "
@@ -113,8 +118,7 @@ def show_leave_one_out(answer: dict[str, Any]) -> None:
     if far_names := table["far_from_common"]:
         say(
             f"caution: the common A of {table['common_asymptote']:.3f} is more than "
-            f"{table['margin']:g} off that of "
-            f"{', '.join(far_names)}; B there is bent by it."
+            f"{table['margin']:g} off that of {', '.join(far_names)}; B there is bent by it."
         )
 
 

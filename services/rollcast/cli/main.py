@@ -140,10 +140,8 @@ def main() -> None:
     except OutputError as error:
         discard_output()
         print(
-            (
-                f"error: standard output: cannot be written ({error.strerror}); free space, or "
-                "send it elsewhere"
-            ),
+            f"error: standard output: cannot be written ({error.strerror}); free space, or "
+            "send it elsewhere",
             file=sys.stderr,
         )
         sys.exit(EXIT_FAILED)

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from rollcast.config.errors import UserError
+from rollcast.local.merging import NOT_FETCHED
 
 app = typer.Typer(
     help="Put a model into a folder, once, even if several processes ask for it.",
@@ -19,18 +20,6 @@ Folder = Annotated[
     Path, typer.Option(help="folder for the model's files; if it exists, it is left unchanged")
 ]
 Dtype = Literal["base", "float32"]
-WEIGHTS_OF_OTHERS = (
-    "*.bin",
-    "*.pth",
-    "*.pt",
-    "*.gguf",
-    "*.onnx",
-    "*.h5",
-    "*.msgpack",
-    "original/*",
-)
-"""Files that are fetched from the hub: Transformers and vLLM read them, weights from
-safetensors."""
 
 
 @app.command()
@@ -53,7 +42,7 @@ def fetch(
         partial = folder.parent / f".{folder.name}.partial"
         try:
             snapshot_download(
-                name, revision=revision, local_dir=partial, ignore_patterns=list(WEIGHTS_OF_OTHERS)
+                name, revision=revision, local_dir=partial, ignore_patterns=NOT_FETCHED
             )
         except (
             Exception

@@ -154,8 +154,7 @@ def _show(answer: dict[str, Any]) -> None:
     for name, (low, high) in answer["on_edge"].items():
         typer.echo(
             f"{name} is at an edge of the paper's grid, {amount(low)} to {amount(high)}: the best "
-            "one "
-            "is beyond it, and the procedure does not find it."
+            "one is beyond it, and the procedure does not find it."
         )
     rows = [
         ("asymptote A", f"{answer['asymptote']:.3f}"),

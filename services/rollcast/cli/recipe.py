@@ -100,8 +100,7 @@ def diff(first: Name, second: Name, as_json: AsJson = False) -> None:
         for setting, function in unread(file.recipe).items():
             typer.echo(
                 f"{file.path}: {setting} {function} cannot be compared: its file is neither next "
-                "to the run file nor "
-                "in this folder",
+                "to the run file nor in this folder",
                 err=True,
             )
     values = [

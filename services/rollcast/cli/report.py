@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,13 +16,10 @@ from rollcast.plots.figure import check_plot
 Plot = Annotated[
     Path | None, typer.Option(callback=check_plot, help="draw to this PNG or SVG file")
 ]
+Cell = Callable[[dict[str, Any]], str]
+"""The text of a cell, from the answer's part that the row is about."""
 NO_NUMBER = "-"
 """Shown in a table for a number that does not exist."""
-
-
-def quantile_row(name: str, quantiles: Interval, form: str) -> tuple[str, ...]:
-    """A row of a table with the columns 5 %, median, 95 %."""
-    return name, *(amount(quantiles[quantile], form) for quantile in ("q05", "q50", "q95"))
 
 
 def show_table(
@@ -45,12 +42,22 @@ def show_table(
     Console(highlight=False, markup=False, emoji=False, width=width).print(table)
 
 
+def show_columns(
+    rows: Iterable[dict[str, Any]],
+    columns: Mapping[str, Cell],
+    text_columns: Sequence[str] = (),
+) -> None:
+    """A table by columns: heading -> the cell of a row."""
+    cells = [[cell(row) for cell in columns.values()] for row in rows]
+    show_table(tuple(columns), cells, text_columns)
+
+
 def show_quantiles(rows: Iterable[tuple[str, Interval | None, str]]) -> None:
     """A table of intervals by name, each with the form of its numbers; those that are not known are
     left out.
     """
     known_rows = [
-        quantile_row(name, quantiles, form)
+        (name, *(amount(quantiles[quantile], form) for quantile in ("q05", "q50", "q95")))
         for name, quantiles, form in rows
         if quantiles is not None
     ]
@@ -87,6 +94,5 @@ def show_verdict(answer: dict[str, Any]) -> None:
     if not answer["is_described"] and answer["verdict"] != VerdictKind.TOO_FEW:
         say(
             "No asymptote, headroom, exponent or midpoint is given: they would be those of a law "
-            "that this curve does "
-            "not follow."
+            "that this curve does not follow."
         )

@@ -21,15 +21,16 @@ class RunLines:
         self._label = label
         self._say = say
         self._show = show
-        self._follower = Follower()
+        self._follower: Follower | None = None
 
     def begin(self, config: RunConfig) -> None:
-        self._follower.begin(config)
+        self._follower = Follower(config)
 
     def report(self, line: str, *, trouble: bool = False) -> None:
         self._say(f"{time.strftime('%H:%M:%S')} {self._label}: {WARNING if trouble else ''}{line}")
 
     def tick(self, doing: Doing = Doing.RUNNING) -> None:
+        assert self._follower is not None
         self._follower.tell(self.report)
         self._show(self._follower.status)
 

@@ -39,13 +39,15 @@ def try_out(
     rollcast try --config my-run.yaml
     rollcast try --config my-run.yaml --prompts 16
     """
-    from rollcast.local import preflight
+    from rollcast.local.checks.check import Start
+    from rollcast.local.checks.checklist import check_start
     from rollcast.local.devices import usable_gpus, with_gpus
+    from rollcast.local.preflight import load_to_start
     from rollcast.local.trial import outlook, time_update
     from rollcast.local.trial import try_out as tried_out
 
-    settings, _ = preflight.load_to_start(config)
-    for line in preflight.check_files(settings):
+    settings, _ = load_to_start(config)
+    for line in check_start(Start(settings)):
         say(f"caution: {line}")
     num_completions = settings.recipe.rollouts_per_prompt
     say(
@@ -162,8 +164,7 @@ def duration_lines(recipe: Recipe, device_hours: float | None, outlook: TimeOutl
         lines.append(f"the budget of {budget_text}: about {_duration(outlook.total_seconds)}")
     lines.append(
         "not included: start, checkpoints, and the time that the two cost one another on few "
-        "cores; more concurrent "
-        "completions are faster than these"
+        "cores; more concurrent completions are faster than these"
     )
     return lines
 

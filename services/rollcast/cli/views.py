@@ -35,30 +35,23 @@ WARNING = "warning: "
 class Follower:
     """Reads the run's state once a second, and reports the changes."""
 
-    def __init__(self) -> None:
-        self._reader: StatusReader | None = None
-        self._config: RunConfig | None = None
-        self._earlier: tuple[EvaluationRecord, ...] = ()
-        self._reported_evaluations: set[tuple[int, int]] = set()
-        self._page_told = False
-        self._phases_told: set[str] = set()
-        self._is_failure_told = False
-        self._is_unused_told = False
-        self._num_skipped_told = 0
-        self._num_incomplete_told = 0
-        self._next_at = 0.0
+    def __init__(self, config: RunConfig) -> None:
+        """`config` is the resolved one of a run whose folder is prepared."""
+        self.config = config
         self.status = RunStatus()
         self.page: str | None = None
-
-    def begin(self, config: RunConfig) -> None:
-        """`config` is the resolved one of a run whose folder is prepared."""
-        self._config = config
         self._reader = StatusReader(config)
         self._verifiers = VerifierNews(config.run_folder)
         self._disk = DiskWatch(config.run_folder)
         self._reported_losses: dict[str, int] = {}
         self._earlier = self._reader.read().evaluations  # of starts before this one: no news
         self._reported_evaluations = {(point.incarnation, point.step) for point in self._earlier}
+        self._phases_told: set[str] = set()
+        self._is_failure_told = False
+        self._is_unused_told = False
+        self._num_skipped_told = 0
+        self._num_incomplete_told = 0
+        self._next_at = 0.0
 
     def tell(self, report: EventReport) -> None:
         """Report what happened since the last call, what went wrong first."""
@@ -69,7 +62,7 @@ class Follower:
 
     def _troubles(self) -> list[str]:
         """A disk that is full, and what verifiers fail at; as often as there is news."""
-        if self._reader is None or time.monotonic() < self._next_at:
+        if time.monotonic() < self._next_at:
             return []
         return [
             *self._disk.lines(),
@@ -80,11 +73,9 @@ class Follower:
 
     def _loss_lines(self) -> list[str]:
         """Environments that lose episodes, whenever the trainer has written a larger number."""
-        assert self._config is not None
-        losses = read_losses(self._config.run_folder)
         news = [
             loss
-            for loss in losses
+            for loss in read_losses(self.config.run_folder)
             if loss.num_lost > self._reported_losses.get(loss.environment, 0)
         ]
         self._reported_losses |= {loss.environment: loss.num_lost for loss in news}
@@ -94,26 +85,26 @@ class Follower:
         """Why none of the first groups can be trained on, once; the counts go on next to the phases
         of the start.
         """
-        if self._config is None or self._is_unused_told or self.status.is_started:
+        if self._is_unused_told or self.status.is_started:
             return []
-        sentence = why_none_is_used(self.status.group_signals, self._config.recipe)
+        sentence = why_none_is_used(self.status.group_signals, self.config.recipe)
         self._is_unused_told = sentence is not None
         return [] if sentence is None else [sentence]
 
     def news(self) -> list[str]:
         """Lines about what happened since the last call."""
         now_seconds = time.monotonic()
-        if self._reader is None or self._config is None or now_seconds < self._next_at:
+        if now_seconds < self._next_at:
             return []
         self._next_at = now_seconds + REFRESH_SECONDS
         status = self._reader.read()
         # The forecaster ends before the last picture is drawn: keep its last forecast.
         self.status = status if status.forecast else replace(status, forecast=self.status.forecast)
         lines = [*self._resumed_lines(), *self._start()]
-        self.page = self._reader.url("forecaster") or self.page
-        if self.page and not self._page_told:
-            self._page_told = True
-            lines.append(f"live page: {self.page}")
+        page = self._reader.url("forecaster") or self.page
+        if page and self.page is None:
+            lines.append(f"live page: {page}")
+        self.page = page
         for point in self.status.evaluations:
             if (point.incarnation, point.step) not in self._reported_evaluations:
                 self._reported_evaluations.add((point.incarnation, point.step))
@@ -126,7 +117,7 @@ class Follower:
             lines.append(
                 f"{format_count(skipped, 'line')} of the run's files left out, no JSON object"
             )
-        return lines + self._freeze(self._config.run_folder)
+        return lines + self._freeze(self.config.run_folder)
 
     def _resumed_lines(self) -> list[str]:
         """The evaluations of earlier starts that are kept, once: the trainer reports at which step
@@ -139,10 +130,8 @@ class Follower:
         if not earlier:
             return []
         return [
-            (
-                f"resumed with {format_count(len(earlier), 'evaluation')} of before, the last at "
-                f"{_in_words(earlier[-1])}"
-            )
+            f"resumed with {format_count(len(earlier), 'evaluation')} of before, the last at "
+            f"{_in_words(earlier[-1])}"
         ]
 
     def _start(self) -> list[str]:
@@ -169,50 +158,39 @@ class Follower:
 
 
 def _in_words(point: EvaluationRecord) -> str:
-    error = "" if point.standard_error is None else f" ± {point.standard_error:.3f}"
-    reward_text = (
-        "" if point.environment_reward is None else f" (reward {point.environment_reward:.3g})"
-    )
     compute = f"{point.compute_device_hours:.4f} device-hours"
-    return f"step {point.step}: pass rate {point.pass_rate:.3f}{error}{reward_text} at {compute}"
+    return f"step {point.step}: {figures.reading_words(point)} at {compute}"
 
 
 class PlainView:
     """One line for each thing that happens, and now and then one on how far the run is."""
 
     def __init__(self) -> None:
-        self._follower = Follower()
-        self._config: RunConfig | None = None
+        self._follower: Follower | None = None
         self._progress_at = time.monotonic() + PROGRESS_SECONDS
 
     def begin(self, config: RunConfig) -> None:
-        self._config = config
-        self._follower.begin(config)
+        self._follower = Follower(config)
 
     def report(self, line: str, *, trouble: bool = False) -> None:
         self._progress_at = time.monotonic() + PROGRESS_SECONDS
         at = (
             time.strftime("%H:%M:%S")
-            if self._config is None
-            else note(self._config.run_folder, line, trouble=trouble).at
+            if self._follower is None
+            else note(self._follower.config.run_folder, line, trouble=trouble).at
         )
         print(f"{at} {WARNING if trouble else ''}{one_line(line)}", flush=True)
 
     def tick(self, doing: Doing = Doing.RUNNING) -> None:
+        assert self._follower is not None
         self._follower.tell(self.report)
-        if (
-            self._config is not None
-            and doing is Doing.RUNNING
-            and time.monotonic() >= self._progress_at
-        ):
+        if doing is Doing.RUNNING and time.monotonic() >= self._progress_at:
             self._progress_at = time.monotonic() + PROGRESS_SECONDS
-            print(
-                f"{time.strftime('%H:%M:%S')} {self._progress(self._config.budget.steps)}",
-                flush=True,
-            )
+            progress = self._progress(self._follower.config.budget.steps, self._follower.status)
+            print(f"{time.strftime('%H:%M:%S')} {progress}", flush=True)
 
-    def _progress(self, budget_steps: int | None) -> str:
-        status = self._follower.status
+    @staticmethod
+    def _progress(budget_steps: int | None, status: RunStatus) -> str:
         now_seconds = time.time()
         if not status.is_started:
             waited_for = [
@@ -232,8 +210,7 @@ class LivePicture:
     def __init__(self) -> None:
         from rich.live import Live
 
-        self._config: RunConfig | None = None
-        self._follower = Follower()
+        self._follower: Follower | None = None
         # More than any screen shows
         self._events: deque[RunEvent] = deque(maxlen=50)
         self._began_at = self._since = time.time()
@@ -249,15 +226,14 @@ class LivePicture:
         self._live.stop()
 
     def begin(self, config: RunConfig) -> None:
-        self._config = config
         self._began_at = self._since = time.time()
-        self._follower.begin(config)
+        self._follower = Follower(config)
 
     def report(self, line: str, *, trouble: bool = False) -> None:
-        if self._config is None:
+        if self._follower is None:
             self._live.console.print(line, markup=False, highlight=False)
             return
-        self._events.append(note(self._config.run_folder, line, trouble=trouble))
+        self._events.append(note(self._follower.config.run_folder, line, trouble=trouble))
         self._draw()
 
     def tick(self, doing: Doing = Doing.RUNNING) -> None:
@@ -265,12 +241,13 @@ class LivePicture:
         if changed:
             self._doing = doing
             self._since = time.time()
+        assert self._follower is not None
         self._follower.tell(self.report)
-        if self._config is not None and (changed or time.monotonic() >= self._next_at):
+        if changed or time.monotonic() >= self._next_at:
             self._draw()
 
     def _draw(self) -> None:
-        assert self._config is not None
+        assert self._follower is not None
         self._next_at = time.monotonic() + REFRESH_SECONDS
         now_seconds = time.time()
         status = self._follower.status
@@ -281,10 +258,10 @@ class LivePicture:
             status = replace(status, forecast=replace(status.forecast, advice=None))
         size = self._live.console.size
         screen = Screen(
-            self._config,
+            self._follower.config,
             status,
             self._events,
-            self._state(now_seconds),
+            self._state(now_seconds, is_started=status.is_started),
             self._follower.page,
             now_seconds,
             is_running=not is_over,
@@ -293,10 +270,10 @@ class LivePicture:
         # would scroll.
         self._live.update(panel(screen, size.width, size.height - 1), refresh=True)
 
-    def _state(self, now_seconds: float) -> str:
+    def _state(self, now_seconds: float, *, is_started: bool) -> str:
         match self._doing:
             case Doing.RUNNING:
-                word = "running" if self._follower.status.is_started else "starting"
+                word = "running" if is_started else "starting"
                 return f"{word} for {figures.duration(now_seconds - self._began_at)}"
             case Doing.STOPPING:
                 return f"stopping for {figures.duration(now_seconds - self._since)}"

@@ -19,7 +19,7 @@ from typing import Any
 from rollcast.config.base import Settings
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import Recipe
-from rollcast.config.resolved import differences
+from rollcast.config.resolved import Difference, differences
 from rollcast.config.run import RunConfig, load_run_config
 from rollcast.local.ablation_parts import Change, apply_change, is_same_in_effect
 from rollcast.local.frozen_forecast import conclude
@@ -29,7 +29,7 @@ from rollcast.local.supervisor import Doing, ServiceLostError
 from rollcast.local.up import RunDeadlineError, View, run_locally
 from rollcast.runfolder.files import ABLATION, RESULT, RUN_FILE, STEPS, UP_FILE
 from rollcast.runfolder.folder import check_format, has_history
-from rollcast.runfolder.outcomes import NUM_END_EVALUATIONS, RunRecord, RunResult, SetRecord, State
+from rollcast.runfolder.outcomes import NUM_END_EVALUATIONS, RunRecord, SetRecord, State
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import StepRecord, as_json
 from rollcast.runfolder.writing import make_folder, replace_json
@@ -96,10 +96,7 @@ def run_set(
         _check_folder(item.config.run_folder, item.config, resume=resume)
     for index, (item, record) in enumerate(zip(planned, records, strict=True)):
         if (item.config.run_folder / RESULT).exists():  # it came to its end and was concluded
-            folder_of_run = item.config.run_folder
-            _conclude(
-                record, folder_of_run, conclude(folder_of_run, StatusReader(item.config).read())
-            )
+            _conclude(record, item.config)
         else:
             _run(item.config, record, make_run_view(index), seconds_per_run)
             if record.state is State.FAILED:
@@ -144,15 +141,12 @@ def write_progress(folder: Path, records: Sequence[RunRecord], **more: Any) -> N
 
 
 def _record(item: PlannedRun) -> RunRecord:
-    config = item.config
-    row = item.variant
-    folder = str(config.run_folder)
     return RunRecord(
-        config.run,
-        row.name,
-        row.description,
-        config.seed,
-        folder,
+        item.config.run,
+        item.variant.name,
+        item.variant.description,
+        item.config.seed,
+        str(item.config.run_folder),
         null_control=item.is_null_control,
     )
 
@@ -164,17 +158,13 @@ def _check_recipe(run_folder: Path, recipe: Recipe, seed: int) -> None:
     file = next(
         (run_folder / name for name in (UP_FILE, RUN_FILE) if (run_folder / name).exists()), None
     )
-    trained_config = None if file is None else load_run_config(file, dropped=[])
-    if trained_config is None:
+    if file is None:
         return
-    changes = [
-        change for change in differences(trained_config.recipe, recipe) if not is_move(change)
-    ]
-    if changes or trained_config.seed != seed:
+    trained_config = load_run_config(file, dropped=[])
+    if _changes(trained_config.recipe, recipe) or trained_config.seed != seed:
         raise UserError(
             f"run folder {run_folder}: was made with another recipe or seed than the set's; give "
-            "the "
-            "--config, --without, --recipe and --seeds it was made with"
+            "the --config, --without, --recipe and --seeds it was made with"
         )
 
 
@@ -187,16 +177,16 @@ def _check_folder(folder: Path, settings: Settings, *, resume: bool) -> None:
             "--folder"
         )
     if (folder / UP_FILE).exists():
-        changes = [
-            change
-            for change in differences(load_run_config(folder / UP_FILE, dropped=[]), settings)
-            if not is_move(change)
-        ]
+        changes = _changes(load_run_config(folder / UP_FILE, dropped=[]), settings)
         if different := ", ".join(sorted({one.field.partition(".")[0] for one in changes})):
             raise UserError(
                 f"run folder {folder}: was made with other settings ({different}); choose another "
                 "--folder"
             )
+
+
+def _changes(earlier: Settings, now: Settings) -> list[Difference]:
+    return [change for change in differences(earlier, now) if not is_move(change)]
 
 
 def _run(config: RunConfig, record: RunRecord, view: View, seconds_per_run: float | None) -> None:
@@ -212,19 +202,18 @@ def _run(config: RunConfig, record: RunRecord, view: View, seconds_per_run: floa
         if ending is Doing.STOPPED:
             record.state = State.INTERRUPTED
         else:
-            _conclude(
-                record, config.run_folder, conclude(config.run_folder, StatusReader(config).read())
-            )
+            _conclude(record, config)
     record.seconds = round(time.monotonic() - started, 1)
 
 
-def _conclude(record: RunRecord, run_folder: Path, result: RunResult | None) -> None:
+def _conclude(record: RunRecord, config: RunConfig) -> None:
     """Note how the run ended; its result stays in its folder and says that it is finished."""
+    result = conclude(config.run_folder, StatusReader(config).read())
     if result is None:
         record.state = State.FAILED
         record.error = "not one evaluation came back"
         return
-    _finish(record, run_folder, result.initial, result.measured)
+    _finish(record, config.run_folder, result.initial, result.measured)
 
 
 def _finish(record: RunRecord, run_folder: Path, initial: float, measured: float) -> None:

@@ -126,10 +126,8 @@ def fresh_data(reuse: int = DEFAULT_PROMPT_USES) -> RecipePart:
         if num_prompts // reuse < step:
             raise UserError(
                 f"--without {name}: 1 in {reuse} of the {num_prompts} training prompts makes "
-                f"{num_prompts // reuse}, "
-                f"and a step takes {step} different ones; train on {reuse * step} or more, or "
-                "lower "
-                "recipe.prompts_per_step"
+                f"{num_prompts // reuse}, and a step takes {step} different ones; train on "
+                f"{reuse * step} or more, or lower recipe.prompts_per_step"
             )
         return {"recipe": {"unique_prompts": num_prompts // reuse}}
 

@@ -15,12 +15,14 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from rollcast.config.recipe import Recipe
 from rollcast.config.rules_versions import FIRST_RULES, GRADING_RULES, SPLIT_RULES
-from rollcast.config.tasks import Grading, Tasks
+from rollcast.config.tasks import Tasks
 from rollcast.config.verifiers import JudgeVerifier
+from rollcast.local.event_log import short_line
 from rollcast.local.model_name import find_model_files
 from rollcast.runfolder.files import SAMPLES, Place
 from rollcast.runfolder.record_file import RecordFile
@@ -86,16 +88,13 @@ class RunAudit:
             trained = "training prompts (no checkpoint says which were used)"
         lines = [
             f"split rules {self.split_rules} (newest {SPLIT_RULES}): of {self.trained_prompts:,} "
-            f"{trained}, "
-            f"{self.contaminated_prompts:,} ask what a held-out or downstream prompt asks; they "
-            "were used "
-            f"{self.contaminated_uses:,} times",
+            f"{trained}, {self.contaminated_prompts:,} ask what a held-out or downstream prompt "
+            f"asks; they were used {self.contaminated_uses:,} times",
             *(f"  {text}" for text in self.contaminated_examples),
             f"grading rules {self.grading_rules} (newest {GRADING_RULES}): of "
-            f"{self.stored_rewards:,} stored rewards, "
-            f"{self.changed_rewards:,} change; {self.graded_again:,} were graded again, "
-            f"{self.same_by_rule:,} are of "
-            "verifiers and comparisons that did not change",
+            f"{self.stored_rewards:,} stored rewards, {self.changed_rewards:,} change; "
+            f"{self.graded_again:,} were graded again, {self.same_by_rule:,} are of verifiers and "
+            "comparisons that did not change",
             *(f"  {change}: {count:,}" for change, count in sorted(self.changes.items())),
             *(f"  {text}" for text in self.changed_examples),
             *(
@@ -134,16 +133,14 @@ def audit(
     judges = frozenset(
         verifier.name for verifier in tasks.verifiers if isinstance(verifier, JudgeVerifier)
     )
-    read_answer = partial(_Answer.from_sample, without_end=_EndOfText(model_path), judges=judges)
-    with closing(Sandbox(_here(tasks.grading))) as sandbox:
+    read_answer = partial(_read_answer, without_end=_EndOfText(model_path), judges=judges)
+    grading = tasks.grading
+    if grading.sandbox == "remote":  # a grader elsewhere has gone with the run
+        grading = grading.model_copy(update={"sandbox": "strict"})
+    samples = _samples(run_folder)
+    with closing(Sandbox(grading)) as sandbox:
         _grade_again(
-            report,
-            _samples(run_folder),
-            split,
-            sandbox,
-            read_answer,
-            recipe.exclude_truncated,
-            progress,
+            report, samples, split, sandbox, read_answer, recipe.exclude_truncated, progress
         )
     return report
 
@@ -155,7 +152,7 @@ def _count_contaminated(report: RunAudit, split: PromptSplit, uses: dict[str, in
             report.contaminated_prompts += 1
             report.contaminated_uses += uses[prompt.id]
             if len(report.contaminated_examples) < MAX_EXAMPLES:
-                report.contaminated_examples.append(_short(prompt.text))
+                report.contaminated_examples.append(short_line(prompt.text, MAX_SHOWN_CHARACTERS))
 
 
 def _grade_again(
@@ -163,20 +160,11 @@ def _grade_again(
     samples: Iterable[tuple[SamplesRecord, SampledCompletion]],
     split: PromptSplit,
     sandbox: Sandbox,
-    read_answer: "Callable[[SampledCompletion, Prompt | None], _Answer]",
+    read_answer: Callable[[SampledCompletion, Prompt | None], tuple[str, str]],
     excludes_truncated: bool,
     progress: Callable[[str], None],
 ) -> None:
-    find = _PromptFinder(
-        [
-            *split.held_out,
-            *(
-                downstream_prompt
-                for prompts in split.downstream.values()
-                for downstream_prompt in prompts
-            ),
-        ]
-    )
+    find = _PromptFinder(chain(split.held_out, *split.downstream.values()))
     changes: Counter[str] = Counter()
     failures: Counter[str] = Counter()
     for record, sample in samples:
@@ -185,22 +173,21 @@ def _grade_again(
             sample.truncated and sample.reward > 0 and not excludes_truncated
         )
         prompt = find(sample)
-        stored_answer = read_answer(sample, prompt)
-        if stored_answer.reason == SAME_BY_RULE:
+        text, reason = read_answer(sample, prompt)
+        if reason == SAME_BY_RULE:
             report.same_by_rule += 1
-        elif stored_answer.reason or prompt is None:
-            failures[stored_answer.reason] += 1
+        elif reason or prompt is None:
+            failures[reason] += 1
         else:
-            new_grade = grade(
-                prompt.verifier, stored_answer.text, prompt.verifier_reference, sandbox=sandbox
-            )
+            new_grade = grade(prompt.verifier, text, prompt.verifier_reference, sandbox=sandbox)
             if (
                 _note(report, new_grade, sample, changes, failures)
                 and len(report.changed_examples) < MAX_EXAMPLES
             ):
                 sample_location = f"{record.dataset}, step {record.step}"
+                end = sample.completion[-MAX_SHOWN_CHARACTERS:]
                 report.changed_examples.append(
-                    f"{sample_location}: {_short(sample.completion[-MAX_SHOWN_CHARACTERS:])}"
+                    f"{sample_location}: {short_line(end, MAX_SHOWN_CHARACTERS)}"
                 )
             # Gradings between two lines about the progress
             if report.graded_again % 100 == 0:
@@ -228,36 +215,31 @@ def _note(
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    text: str
-    reason: str = ""
-    """Why it cannot be graded again, or need not be."""
+def _read_answer(
+    sample: SampledCompletion,
+    prompt: Prompt | None,
+    *,
+    without_end: Callable[[str], str],
+    judges: Container[str],
+) -> tuple[str, str]:
+    """The text to grade, or why it cannot be graded again, or need not be.
 
-    @classmethod
-    def from_sample(
-        cls,
-        sample: SampledCompletion,
-        prompt: Prompt | None,
-        *,
-        without_end: Callable[[str], str],
-        judges: Container[str],
-    ) -> "_Answer":
-        """`judges`: names of verifiers that are asked over the network."""
-        if prompt is None:
-            return cls("", "whose prompt is not in the data any more")
-        if prompt.verifier in judges:
-            return cls("", OF_JUDGES)
-        if not _may_change(prompt):
-            return cls("", SAME_BY_RULE)
-        if sample.episode is not None:
-            return cls("", "of episodes, which are stored in parts")
-        text = without_end(sample.completion)
-        parts = _CUT.split(text)
-        if len(parts) == 1:
-            return cls(whole_completion(sample.prompt, text))
-        _, thinking_end, answer = parts[-1].rpartition(THINK_END)
-        return cls(thinking_end + answer) if thinking_end else cls("", "whose stored text is cut")
+    `judges`: names of verifiers that are asked over the network.
+    """
+    if prompt is None:
+        return "", "whose prompt is not in the data any more"
+    if prompt.verifier in judges:
+        return "", OF_JUDGES
+    if not _may_change(prompt):
+        return "", SAME_BY_RULE
+    if sample.episode is not None:
+        return "", "of episodes, which are stored in parts"
+    text = without_end(sample.completion)
+    parts = _CUT.split(text)
+    if len(parts) == 1:
+        return whole_completion(sample.prompt, text), ""
+    _, thinking_end, answer = parts[-1].rpartition(THINK_END)
+    return (thinking_end + answer, "") if thinking_end else ("", "whose stored text is cut")
 
 
 def _may_change(prompt: Prompt) -> bool:
@@ -278,13 +260,6 @@ def _samples(run_folder: Path) -> Iterator[tuple[SamplesRecord, SampledCompletio
         for sample in record.samples:
             if sample.status in VERDICTS:
                 yield record, sample
-
-
-def _here(grading: Grading) -> Grading:
-    """A grader elsewhere has gone with the run."""
-    return (
-        grading.model_copy(update={"sandbox": "strict"}) if grading.sandbox == "remote" else grading
-    )
 
 
 class _PromptFinder:
@@ -335,8 +310,3 @@ class _EndOfText:
             (text.removesuffix(token) for token in self._tokens if token and text.endswith(token)),
             text,
         )
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= MAX_SHOWN_CHARACTERS else f"{line[:MAX_SHOWN_CHARACTERS]}..."

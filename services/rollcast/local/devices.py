@@ -92,9 +92,8 @@ def check_gpus(local: Local, generator: Generator, gpus: Sequence[str]) -> None:
     ):
         raise PassingError(
             f"nvidia-smi reports no GPU, and NVIDIA's driver {driver} is loaded: a GPU has failed, "
-            "this container was "
-            f"given none, or nvidia-smi is not on the path; for a run on the CPU set {VISIBLE} to "
-            "nothing"
+            "this container was given none, or nvidia-smi is not on the path; for a run on the CPU "
+            f"set {VISIBLE} to nothing"
         )
     local = with_gpus(local, gpus)
     if local.shares_gpu:
@@ -105,10 +104,9 @@ def check_gpus(local: Local, generator: Generator, gpus: Sequence[str]) -> None:
         more = "raise local.gpus" if (local.gpus or 0) < len(gpus) else f"name more in {VISIBLE}"
         raise UserError(
             f"local.trainer_ranks = {local.trainer_ranks}: with local.generators "
-            f"{local.generators} of "
-            f"generator.tensor_parallel {generator.tensor_parallel} the run needs {needed} GPUs, "
-            "each for one process, "
-            f"and {local.gpus} may be used here; lower one of the three, or {more}"
+            f"{local.generators} of generator.tensor_parallel {generator.tensor_parallel} the run "
+            f"needs {needed} GPUs, each for one process, and {local.gpus} may be used here; lower "
+            f"one of the three, or {more}"
         )
 
 

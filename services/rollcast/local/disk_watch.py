@@ -34,14 +34,10 @@ class DiskWatch:
         self._told_below = limit
         if limit == full_bytes:
             return [
-                (
-                    f"no space is left on the disk of {self._folder}: the run cannot go on until "
-                    "you free some"
-                )
+                f"no space is left on the disk of {self._folder}: the run cannot go on until "
+                "you free some"
             ]
         return [
-            (
-                f"{free >> 20} MiB are left on the disk of {self._folder}: free space, or the run "
-                "stops when it is full"
-            )
+            f"{free >> 20} MiB are left on the disk of {self._folder}: free space, or the run "
+            "stops when it is full"
         ]

@@ -14,29 +14,23 @@ from rollcast.runfolder.kept_checkpoints import SET_ASIDE, kept_in_words, kept_v
 Undo = list[Callable[[], object]]
 
 
-def check_step(location: Place, step: int) -> None:
-    """Raises UserError if no checkpoint of that step can be continued from here."""
+def go_back(location: Place, step: int, undo: Undo) -> list[str]:
+    """Set the checkpoints later than the newest of `step` aside; returns a line on it.
+
+    `undo` gets what puts them back. Raises UserError if no checkpoint of that step can be continued
+    from here, or if the disk refuses.
+    """
     if not isinstance(location, Path):
         raise UserError(
             f"--step {step}: the checkpoints are at {location}, and only those in a folder can be "
-            "set aside; remove "
-            "the later ones there, then resume without --step"
+            "set aside; remove the later ones there, then resume without --step"
         )
-    steps = {kept_step for _, kept_step in kept_versions(location)}
+    version_folders = kept_versions(location)
+    steps = {kept_step for _, kept_step in version_folders}
     if step not in steps:
         raise UserError(
             f"--step {step}: {location} holds no checkpoint of that step; {kept_in_words(steps)}"
         )
-
-
-def go_back(location: Place, step: int, undo: Undo) -> list[str]:
-    """Set the checkpoints later than the newest of `step` aside; returns a line on it.
-
-    `undo` gets what puts them back. Raises UserError as `check_step`, or if the disk refuses.
-    """
-    check_step(location, step)
-    assert isinstance(location, Path)
-    version_folders = kept_versions(location)
     chosen = max(version for version in version_folders if version[1] == step)
     later = [folder for version, folder in version_folders.items() if version > chosen]
     for folder in later:

@@ -119,8 +119,7 @@ def check_embeddable(settings: Redis) -> None:
         if getattr(settings, name) is not None:
             raise UserError(
                 f"redis.{name}: the embedded server (redis.port = 0) does not support it; remove "
-                f"redis.{name}, or "
-                "name a server"
+                f"redis.{name}, or name a server"
             )
     find_server()
 
@@ -146,8 +145,7 @@ def wait_for_embedded(
             if not server.running or time.monotonic() > deadline:
                 raise UserError(
                     f"redis.port = 0: the embedded Redis does not start ({server.last_words()}); "
-                    "fix the problem that "
-                    f"{server.log} reports, or name a server"
+                    f"fix the problem that {server.log} reports, or name a server"
                 )
             time.sleep(0.05)
 

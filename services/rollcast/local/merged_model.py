@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from rollcast.config.errors import UserError
-from rollcast.local.merging import ADAPTER_CONFIG, ADAPTER_FILE, OTHER_WEIGHTS, Merge, MergedDtype
+from rollcast.local.merging import ADAPTER_CONFIG, ADAPTER_FILE, NOT_FETCHED, Merge, MergedDtype
 
 TYPE_NAMES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 
@@ -64,8 +64,7 @@ def merge_in_words(merge: Merge, folder: Path) -> str:
         return f"{done}; no update is lost"
     return (
         f"{done}; {merge.lost_share:.2%} of the {merge.num_updates:,} updates are lost, because "
-        "they are smaller than "
-        "the dtype resolves; --dtype float32 keeps them"
+        "they are smaller than the dtype resolves; --dtype float32 keeps them"
     )
 
 
@@ -76,11 +75,7 @@ def _find_base_folder(base: str, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(
-            snapshot_download(
-                base, revision=revision, ignore_patterns=[*OTHER_WEIGHTS, "original/*"]
-            )
-        )
+        return Path(snapshot_download(base, revision=revision, ignore_patterns=NOT_FETCHED))
     except (
         Exception
     ) as error:  # HTTP errors, wrong names, full disks: each of the library's own kind

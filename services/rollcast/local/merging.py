@@ -26,6 +26,8 @@ their scales."""
 PREFIX = "base_model.model."
 OTHER_WEIGHTS = ("*.bin", "*.pt", "*.pth", "*.gguf", "*.h5", "*.msgpack", "*.onnx")
 """Files of the base that are not copied, since the adapter is not added to them."""
+NOT_FETCHED = [*OTHER_WEIGHTS, "original/*"]
+"""Files of a model on the hub that stay there: Transformers and vLLM read safetensors."""
 
 CHAT_TEMPLATES = "additional_chat_templates"
 """The only folder of a base that belongs to the model."""

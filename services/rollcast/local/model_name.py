@@ -1,6 +1,7 @@
 """Whether `model.path` is a folder of this machine or a name on the Hugging Face hub."""
 
 import difflib
+import json
 import re
 from collections.abc import Iterable
 from itertools import islice
@@ -45,8 +46,7 @@ def check_hub_name(path: str) -> None:
         if folder is not None and _is_misspelt(path, folder):
             raise UserError(
                 f"model.path = {path}: there is no such folder; did you mean {folder}? If the "
-                "hub's model is meant, "
-                f"download it first: hf download {path}"
+                f"hub's model is meant, download it first: hf download {path}"
             )
         return
     meant = (
@@ -58,6 +58,51 @@ def check_hub_name(path: str) -> None:
         f"model.path = {path}: there is no such folder, and names on the hub have an owner, as "
         f"Qwen/Qwen3-0.6B; {meant}"
     )
+
+
+def weight_bytes(model: str) -> int:
+    """Size of the model's weights on disk; 0 for a name on the hub, which the trainer looks up
+    itself.
+
+    Raises UserError for a folder that holds no model.
+    """
+    folder = Path(model)
+    try:
+        if is_on_the_hub(model):
+            check_hub_name(model)
+            return 0
+        json.loads((folder / "config.json").read_bytes())
+        files = [*folder.glob("*.safetensors"), *folder.glob("*.bin")]
+        for file in files:
+            with file.open("rb") as stream:
+                stream.read(1)
+        sizes = [file.stat().st_size for file in files]
+    except UserError:
+        raise
+    except OSError as error:
+        is_missing = isinstance(error, FileNotFoundError) and not folder.exists()
+        close_folder = similar_folder(model) if is_missing else None
+        raise UserError(
+            (
+                f"model.path = {model}: {Path(error.filename or folder).name} cannot be read "
+                f"({error.strerror}); "
+            )
+            + (
+                f"did you mean {close_folder}?"
+                if close_folder
+                else "give the folder of a Hugging Face model"
+            )
+        ) from error
+    except ValueError as error:
+        raise UserError(
+            f"model.path = {model}: its config.json is not JSON; download the model again"
+        ) from error
+    if not sum(sizes):
+        raise UserError(
+            f"model.path = {model}: holds no weights (*.safetensors); give the folder of a whole "
+            "model"
+        )
+    return sum(sizes)
 
 
 def _is_misspelt(path: str, folder: str) -> bool:

@@ -90,8 +90,7 @@ def write_monitor(config: RunConfig) -> Path:
         raise refused_by_the_world(
             error,
             f"folder: {error.filename or folder} cannot be written ({error.strerror}); free space "
-            "or fix the "
-            "permissions, or leave --monitor out",
+            "or fix the permissions, or leave --monitor out",
         ) from error
     Targets(config.run_folder, config.http, config.forecaster.bind).refresh()
     return folder

@@ -113,26 +113,20 @@ def named_ports(config: RunConfig, *, monitor: bool = False) -> list[NamedPort]:
     redis = config.redis.port if config.redis.socket is None else 0
     first = config.generator.http_port
     bind = config.http.bind
-    service_ports = [
-        ("redis.port", config.redis.host, redis),
-        ("grader.port", config.grader.host, grader),
-    ]
-    run_ports = [
-        ("rpc.port", config.rpc.bind, config.rpc.port),
-        ("trainer.http_port", bind, config.trainer.http_port),
-        ("forecaster.http_port", config.forecaster.bind, config.forecaster.http_port),
-        ("local.prometheus_port", PROMETHEUS_HOST, config.local.prometheus_port if monitor else 0),
-    ]
+    prometheus = config.local.prometheus_port if monitor else 0
     ports = [
-        NamedPort(name, host, port, False)
-        for name, host, port in service_ports
-        if port and host in _THIS_MACHINE
+        NamedPort("redis.port", config.redis.host, redis, is_ours=False),
+        NamedPort("grader.port", config.grader.host, grader, is_ours=False),
+        *(
+            NamedPort("generator.http_port", bind, first + index, index=index)
+            for index in range(config.local.generators if first else 0)
+        ),
+        NamedPort("rpc.port", config.rpc.bind, config.rpc.port),
+        NamedPort("trainer.http_port", bind, config.trainer.http_port),
+        NamedPort("forecaster.http_port", config.forecaster.bind, config.forecaster.http_port),
+        NamedPort("local.prometheus_port", PROMETHEUS_HOST, prometheus),
     ]
-    count = config.local.generators if first else 0
-    ports += [
-        NamedPort("generator.http_port", bind, first + index, index=index) for index in range(count)
-    ]
-    return ports + [NamedPort(*port_fields) for port_fields in run_ports if port_fields[2]]
+    return [port for port in ports if port.number and (port.is_ours or port.host in _THIS_MACHINE)]
 
 
 def check_named_ports(ports: Sequence[NamedPort]) -> None:
@@ -147,8 +141,7 @@ def check_named_ports(ports: Sequence[NamedPort]) -> None:
             generators = sum(other_port.setting == port.setting for other_port in ports)
             raise UserError(
                 f"{port.setting} = {first_port}: each of local.generators = {generators} takes the "
-                "next port, and "
-                f"{MAX_PORT} is the last; lower one of the two"
+                f"next port, and {MAX_PORT} is the last; lower one of the two"
             )
         first = next(
             (earlier_port for earlier_port in checked_ports if port.meets(earlier_port)), None

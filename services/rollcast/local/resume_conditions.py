@@ -78,8 +78,7 @@ def check_checkpoint(changes: Sequence[Difference], old_model: Model, new_model:
         )
         raise UserError(
             f"--resume: model.path {old_model.path!r} -> {new_model.path!r}: {sizes}: the newest "
-            "checkpoint is of a "
-            f"model of another shape; {REMEDY}"
+            f"checkpoint is of a model of another shape; {REMEDY}"
         )
 
 

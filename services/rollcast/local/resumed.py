@@ -81,8 +81,7 @@ def check_begun(folder: Path, checkpoints: str | None) -> None:
         )
     raise UserError(
         f"--resume: run = {folder.name}: no run of this name was started in {folder.parent}; "
-        f"{meant} "
-        "Leave out --resume to begin a run"
+        f"{meant} Leave out --resume to begin a run"
     )
 
 

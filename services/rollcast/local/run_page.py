@@ -17,16 +17,15 @@ from rollcast.local.process import Command, Service, ServiceSpec
 from rollcast.runfolder import files
 
 READ = (
-    *(
-        files.EVALUATIONS,
-        files.INCARNATIONS,
-        files.STEPS,
-        files.SAMPLES,
-        files.TASKS,
-        files.FORMAT,
-        files.BEFORE,
-    ),
-    *(files.UP_FILE, files.CHECKPOINTS),
+    files.EVALUATIONS,
+    files.INCARNATIONS,
+    files.STEPS,
+    files.SAMPLES,
+    files.TASKS,
+    files.FORMAT,
+    files.BEFORE,
+    files.UP_FILE,
+    files.CHECKPOINTS,
 )
 CHANGED = (files.FORECASTS, f"{files.FORECASTS}-wal", files.FORECASTS_SAID)
 """Files that a forecaster writes."""
@@ -54,14 +53,9 @@ def served_page(run_folder: Path) -> Iterator[tuple[str, Service]]:
         )
         _copy_records(run_folder, copy.run_folder)
         write_resolved(copy, copy.run_folder / files.RUN_FILE)
-        program = (
-            sys.executable,
-            "-m",
-            "rollcast.forecaster",
-            "--config",
-            str(copy.run_folder / files.RUN_FILE),
-        )
-        command = Command((*program, "--over"), copy.run_folder / "forecaster.log")
+        arguments = ("--config", str(copy.run_folder / files.RUN_FILE), "--over")
+        program = (sys.executable, "-m", "rollcast.forecaster", *arguments)
+        command = Command(program, copy.run_folder / "forecaster.log")
         service = Service(ServiceSpec("forecaster", (command,), stop_order=0, stop_seconds=0.0))
         service.start()
         try:

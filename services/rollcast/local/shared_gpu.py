@@ -2,23 +2,24 @@
 and says how.
 """
 
-from collections.abc import Callable
-
 from rollcast.config.connections import Weights
 from rollcast.config.errors import UserError
+from rollcast.config.run import RunConfig
 from rollcast.config.services import Generator
 from rollcast.memory.architecture import UncountedModelError
+from rollcast.memory.check import plan_run
+from rollcast.memory.device import Device
 from rollcast.memory.plan import MemoryPlan
 from rollcast.memory.verdict import refusals
 
 
-def divide_gpu(count: Callable[[], MemoryPlan | None]) -> MemoryPlan:
-    """The plan of the run, whose `config` has the engines' part. `count` makes it.
+def divide_gpu(config: RunConfig, device: Device) -> MemoryPlan:
+    """The plan of the run, whose `config` has the engines' part.
 
     Raises UserError if it does not fit, or cannot be counted.
     """
     try:
-        plan = count()
+        plan = plan_run(config, device, ranks=None, ask_hub=True)
     except UncountedModelError as error:
         raise UserError(
             f"{error}; so one GPU cannot be divided between trainer and generators: use two GPUs"
@@ -37,9 +38,8 @@ def in_words(weights: Weights, generator: Generator) -> str:
         else ", because NCCL takes one process of a group on each GPU"
     )
     return (
-        "one GPU: trainer and generators share it "
-        f"(generator.gpu_memory_utilization {generator.gpu_memory_utilization:g}, "
-        f"generator.gpu_kv_cache_gib {generator.gpu_kv_cache_gib or 0:g}, weights.stage "
-        f"{weights.stage}); "
-        f"weights travel over gloo, through host memory{gloo}"
+        "one GPU: trainer and generators share it (generator.gpu_memory_utilization "
+        f"{generator.gpu_memory_utilization:g}, generator.gpu_kv_cache_gib "
+        f"{generator.gpu_kv_cache_gib or 0:g}, weights.stage {weights.stage}); weights travel over "
+        f"gloo, through host memory{gloo}"
     )

@@ -279,8 +279,7 @@ class Supervisor:
         elif spec.saves and (code := service.poll()) in (EXIT_FAILED, EXIT_USER_ERROR):
             self._report(
                 f"{spec.name} {how_it_ended(code, self._kills)} while it stopped: "
-                f"{service.last_words()} "
-                f"(log: {service.log})",
+                f"{service.last_words()} (log: {service.log})",
                 trouble=True,
             )
 

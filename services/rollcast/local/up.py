@@ -5,7 +5,6 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
 from pydantic import SecretStr
@@ -24,10 +23,9 @@ from rollcast.local.kept_settings import undone_if_refused
 from rollcast.local.monitor import Targets, how_to_watch, prometheus_spec, write_monitor
 from rollcast.local.own_copies import with_copies
 from rollcast.local.process import Service, ServiceSpec
-from rollcast.local.resumed import changes_since_start, check_begun
+from rollcast.local.resumed import changes_since_start
 from rollcast.local.services import service_specs
 from rollcast.local.supervisor import Doing, Supervisor
-from rollcast.memory.check import plan_run
 from rollcast.memory.device import smallest_gpu
 from rollcast.runfolder import folder as run_folder
 from rollcast.runfolder.files import REDIS, RUN_FILE, UP_FILE, checkpoint_place
@@ -73,19 +71,17 @@ def run_locally(
     config = config.model_copy(
         update={"folder": config.folder.absolute(), "recipe": with_digests(config.recipe)}
     )
-    cautions = [f"caution: {line}" for line in preflight.check(config, monitor=monitor)]
+    warnings = preflight.check(config, monitor=monitor, resume=resume)
+    cautions = [f"caution: {line}" for line in warnings]
     portable_config = config
     gpus = usable_gpus()[: config.local.gpus]
     config = config.model_copy(update={"local": with_gpus(config.local, gpus)})
     if config.local.shares_gpu and (device := smallest_gpu()) is not None:
-        make_plan = partial(plan_run, config, device, ranks=None, ask_hub=True)
-        config = shared_gpu.divide_gpu(make_plan).config
+        config = shared_gpu.divide_gpu(config, device).config
         news = (*news, shared_gpu.in_words(config.weights, config.generator))
     embed_redis = config.redis.is_embedded
     embed_grader = config.tasks.grading.sandbox == "remote" and config.grader.port == 0
     checkpoints = checkpoint_place(config.run_folder, config.trainer.checkpoints)
-    if resume:
-        check_begun(config.run_folder, config.trainer.checkpoints)
     with run_folder.lock_folder(config.run_folder), undone_if_refused(config.run_folder) as undo:
         changes = changes_since_start(config.run_folder, portable_config) if resume else []
         if step is not None:

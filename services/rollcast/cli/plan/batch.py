@@ -5,7 +5,7 @@ steps.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,7 +14,6 @@ from rollcast.cli import curve_options as options
 from rollcast.cli import report
 from rollcast.cli.distinct_curves import refuse_two_units
 from rollcast.cli.output import say
-from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
 from rollcast.curves import amounts
 
@@ -68,9 +67,9 @@ def batch(
     """  # noqa: E501
     from rollcast.cli.plan.batch_answer import BatchPlan, make_batch_answer
     from rollcast.cli.plan.batch_runs import read_runs, refuse_one_run_twice
+    from rollcast.cli.plan.own_curves import check_budget
 
-    if not 0 < budget <= MOST_COMPUTE:
-        raise UserError(f"--budget {budget:g}: compute must be in {COMPUTES}")
+    check_budget(budget)
     candidate_splits = [parse_split(text) for text in candidate or []]
     runs = read_runs(sources, columns.chosen(), rollouts or [], prompts or [])
     refuse_one_run_twice(runs)
@@ -107,42 +106,22 @@ def _forecast(run: BatchRun, exclude_before: float | None) -> Forecast:
 
 
 def _show(answer: dict[str, Any]) -> None:
+    from rollcast.cli.plan.own_curves import law_columns
     from rollcast.scaling.decisions.advice_words import chance_in_words
 
-    at = amounts.amount(answer["budget"])
-    rows = []
-    for row in answer["splits"]:
-        law = row["pass_rate"]
-        curve_spans = (
-            ", ".join(amounts.span(curve, ".3f") for curve in row["own_curves"]) or report.NO_NUMBER
-        )
-        steps = report.NO_NUMBER if row["steps"] is None else amounts.amount(row["steps"], ".0f")
-        best_with = report.NO_NUMBER
-        loss = report.NO_NUMBER
-        if row["best_with"] is not None:
-            best_with = chance_in_words(row["best_with"])
-            loss = f"{row['expected_loss']:.3f}"
-        rows.append(
-            (
-                row["name"],
-                steps,
-                f"{law['q50']:.3f}",
-                amounts.span(law, ".3f"),
-                curve_spans,
-                best_with,
-                loss,
-            )
-        )
-    header = (
-        "rollouts x prompts",
-        "steps",
-        f"law at {at}",
-        "90 %",
-        "own curve, 90 %",
-        "best with",
-        "expected loss",
+    def unless_unknown(name: str, in_words: Callable[[Any], str]) -> report.Cell:
+        return lambda row: report.NO_NUMBER if row[name] is None else in_words(row[name])
+
+    report.show_columns(
+        answer["splits"],
+        {
+            "rollouts x prompts": lambda row: row["name"],
+            "steps": unless_unknown("steps", lambda steps: amounts.amount(steps, ".0f")),
+            **law_columns(answer["budget"]),
+            "best with": unless_unknown("best_with", chance_in_words),
+            "expected loss": unless_unknown("expected_loss", lambda loss: f"{loss:.3f}"),
+        },
     )
-    report.show_table(header, rows)
     _show_choice(answer)
     report.say_cautions(answer["caveats"])
 
@@ -164,9 +143,8 @@ def _show_choice(answer: dict[str, Any]) -> None:
         sure = "" if answer["probability"] >= 0.9 else "; the runs do not separate the splits there"
         say(
             f"At {at}: {best['rollouts_per_prompt']} rollouts of {best['prompts_per_step']} "
-            f"prompts{steps}, the best "
-            f"with probability {chance_in_words(answer['probability'])}, expected loss "
-            f"{answer['expected_loss']:.3f}{sure}."
+            f"prompts{steps}, the best with probability {chance_in_words(answer['probability'])}, "
+            f"expected loss {answer['expected_loss']:.3f}{sure}."
         )
         say(f"With other budgets: {_budgets_in_words(answer['budgets'])}.")
     next_run = answer["missing"]
@@ -184,9 +162,7 @@ def _budgets_in_words(budgets: Sequence[dict[str, Any]]) -> str:
     from rollcast.scaling.decisions.advice_words import chance_in_words
 
     return ", ".join(
-        (
-            f"{choice['recommended']} at {amounts.amount(choice['budget'])} "
-            f"({chance_in_words(choice['probability'])})"
-        )
+        f"{choice['recommended']} at {amounts.amount(choice['budget'])} "
+        f"({chance_in_words(choice['probability'])})"
         for choice in budgets
     )

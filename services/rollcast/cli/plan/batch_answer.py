@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from rollcast.cli.plan.batch_runs import BatchRun, differences_of_files
+from rollcast.cli.plan.own_curves import disagreements, draws_interval, own_curve
 from rollcast.config.errors import UserError
 from rollcast.curves import amounts
 from rollcast.scaling.decisions.batch_choice import between, choose, further_run, law_at
@@ -165,21 +166,11 @@ def _are_aligned(splits: Sequence[BatchSplit]) -> bool:
 
 def _split(plan: BatchPlan, split: BatchSplit, law: SplitLaw, budget: float) -> dict[str, Any]:
     """One split: by the law, and by the curves of its own runs."""
-    own_curves = []
-    for run, forecast in zip(plan.runs, plan.forecasts, strict=True):
-        if run.split == split:
-            kind = forecast.verdict.kind
-            reading = amounts.interval(
-                forecast.predictive([budget], amounts.MEDIAN_AND_90, standard_error=0.0)[:, 0]
-            )
-            own_curves.append(
-                {
-                    "curve": run.name,
-                    "verdict": str(kind),
-                    "is_described": kind.is_described,
-                    **reading,
-                }
-            )
+    own_curves = [
+        own_curve(run.name, forecast, budget, standard_error=0.0)
+        for run, forecast in zip(plan.runs, plan.forecasts, strict=True)
+        if run.split == split
+    ]
     return {
         **_split_settings(split),
         "steps": plan.steps(split, budget),
@@ -244,8 +235,7 @@ def _cautions(plan: BatchPlan, rows: Sequence[dict[str, Any]], budget: float) ->
         if not kind.is_described:
             warnings.append(
                 f"{run.name} ({run.split.name}): verdict {str(kind).replace('_', ' ')}; it is left "
-                "out of the law. "
-                "If its split is the cause, avoid it."
+                "out of the law. If its split is the cause, avoid it."
             )
         # Times a run's compute: a budget beyond that is called an extrapolation far out. Chosen,
         # not measured.
@@ -253,7 +243,8 @@ def _cautions(plan: BatchPlan, rows: Sequence[dict[str, Any]], budget: float) ->
             warnings.append(
                 f"{run.name} ({run.split.name}): the budget is {times:.1f} times its compute."
             )
-    warnings += [sentence for row in rows for sentence in _disagreements(row)]
+    for row in rows:
+        warnings += disagreements(row, "the law")
     if len(plan.usable) == len(plan.trained):
         warnings.append(
             "One run of each split: how far runs of one split stray is assumed, not measured."
@@ -261,27 +252,11 @@ def _cautions(plan: BatchPlan, rows: Sequence[dict[str, Any]], budget: float) ->
     return warnings
 
 
-def _disagreements(row: dict[str, Any]) -> list[str]:
-    """The own curves of one split whose interval at the budget does not touch the law's."""
-    law = row["pass_rate"]
-    return [
-        f"{fit['curve']} ({row['name']}): its own curve says {amounts.span(fit, '.3f')} at the "
-        "budget, the law "
-        f"{amounts.span(law, '.3f')}; trust its own."
-        for fit in row["own_curves"]
-        if fit["is_described"] and (fit["q95"] < law["q05"] or fit["q05"] > law["q95"])
-    ]
-
-
 def _law_intervals(law: SplitLaw) -> dict[str, amounts.Interval]:
     return {
-        "rollouts_slope": _interval(law.coefficients[:, 1]),
-        "rollouts_curvature": _interval(law.coefficients[:, 2]),
-        "prompts_slope": _interval(law.coefficients[:, 3]),
-        "prompts_curvature": _interval(law.coefficients[:, 4]),
-        "spread": _interval(law.spread),
+        "rollouts_slope": draws_interval(law.coefficients[:, 1]),
+        "rollouts_curvature": draws_interval(law.coefficients[:, 2]),
+        "prompts_slope": draws_interval(law.coefficients[:, 3]),
+        "prompts_curvature": draws_interval(law.coefficients[:, 4]),
+        "spread": draws_interval(law.spread),
     }
-
-
-def _interval(values: Any) -> amounts.Interval:
-    return amounts.interval(np.quantile(values, amounts.MEDIAN_AND_90))

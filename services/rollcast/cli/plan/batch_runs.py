@@ -197,9 +197,8 @@ def differences_of_files(runs: Sequence[BatchRun]) -> list[str]:
         ):
             cautions.append(
                 f"{run.name} and {first.name} have one learning rate for batches of "
-                f"{run.split.rollouts_per_step} and "
-                f"{first.split.rollouts_per_step} rollouts; IsoCompute scales it with the root of "
-                "the batch "
+                f"{run.split.rollouts_per_step} and {first.split.rollouts_per_step} rollouts; "
+                "IsoCompute scales it with the root of the batch "
                 "(recipe.optimizer.scale_with_batch)."
             )
     return cautions

@@ -141,9 +141,8 @@ def conclusions(answer: dict[str, Any]) -> list[str]:
         else:
             sentences.append(
                 f"The remaining {amounts.amount(rest_compute)} {answer['unit']} gain "
-                f"{gain['mean']:.3f} on average "
-                f"(90 % {gain['q05']:.3f} to {gain['q95']:.3f}); an evaluation at the end reads "
-                f"{at_the_end}."
+                f"{gain['mean']:.3f} on average (90 % {gain['q05']:.3f} to {gain['q95']:.3f}); an "
+                f"evaluation at the end reads {at_the_end}."
             )
         sentences += _above_the_ceiling(answer, spent["law"])
     if (target := answer.get("target")) is not None and target["compute"] is not None:
@@ -154,9 +153,8 @@ def conclusions(answer: dict[str, Any]) -> list[str]:
             else f"takes {amounts.amount(middle)} {answer['unit']}"
         )
         sentence = (
-            f"{target['pass_rate']:g} {cost} (90 % {amounts.span(target['compute'])}); "
-            "it is reached at some time with probability "
-            f"{chance_in_words(target['probability_ever'])}"
+            f"{target['pass_rate']:g} {cost} (90 % {amounts.span(target['compute'])}); it is "
+            f"reached at some time with probability {chance_in_words(target['probability_ever'])}"
         )
         if "probability_within_budget" in target:
             sentence += (
@@ -178,8 +176,7 @@ def _above_the_ceiling(answer: dict[str, Any], law: amounts.Interval | None) -> 
         return []
     return [
         "The law at the end lies above A, because gains end with a probability of "
-        f"{answer['ceiling_probability']:.0%} "
-        "only: A is the ceiling if they do."
+        f"{answer['ceiling_probability']:.0%} only: A is the ceiling if they do."
     ]
 
 

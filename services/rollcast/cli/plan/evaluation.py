@@ -10,7 +10,7 @@ import typer
 
 from rollcast.cli import curve_options as options
 from rollcast.config.errors import UserError
-from rollcast.scaling.law.evaluation_error import EvaluationError, evaluation_error
+from rollcast.scaling.law.evaluation_error import evaluation_error
 from rollcast.scaling.law.settings import DEFAULT_BETWEEN_PROMPT_SHARE
 
 PROMPT_COUNTS = (20, 50, 100, 200, 500, 1_000)
@@ -70,10 +70,10 @@ def evaluation(
     )
     typer.echo("prompts" + "".join(f"{f'{samples} samples':>20}" for samples in SAMPLE_COUNTS))
     for prompts in PROMPT_COUNTS:
-        cells = (
-            in_words(evaluation_error(prompts, samples, pass_rate, spread))
-            for samples in SAMPLE_COUNTS
+        errors = (
+            evaluation_error(prompts, samples, pass_rate, spread) for samples in SAMPLE_COUNTS
         )
+        cells = (f"±{error.same_prompts:.3f} | ±{error.other_prompts:.3f}" for error in errors)
         typer.echo(f"{prompts:>7}" + "".join(f"{cell:>20}" for cell in cells))
 
 
@@ -99,8 +99,7 @@ def describe_evaluation(
     if shared:
         raise UserError(
             f"run file {file}: {len(shared)} held-out prompts are also trained on, such as "
-            f"{shared[0].text[:80]!r}; "
-            "remove one of the two"
+            f"{shared[0].text[:80]!r}; remove one of the two"
         )
     lines = []
     for mixture_part in tasks.parts:
@@ -109,17 +108,11 @@ def describe_evaluation(
         error = evaluation_error(prompts, samples, pass_rate, spread)
         lines.append(
             f"{mixture_part.dataset.name}: {prompts} held-out prompts, {samples} samples of each: "
-            "a pass rate of "
-            f"{pass_rate:g} is measured to ±{error.same_prompts:.3f} on these prompts, "
-            f"±{error.other_prompts:.3f} on "
-            "others of their kind (90 %)"
+            f"a pass rate of {pass_rate:g} is measured to ±{error.same_prompts:.3f} on these "
+            f"prompts, ±{error.other_prompts:.3f} on others of their kind (90 %)"
         )
     lines.append(
         f"none of the {len(split.held_out)} held-out prompts is among the {len(split.train)} "
         "trained on"
     )
     return lines
-
-
-def in_words(error: EvaluationError) -> str:
-    return f"±{error.same_prompts:.3f} | ±{error.other_prompts:.3f}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -111,8 +112,7 @@ def _show(plan: MemoryPlan) -> None:
     start = max(rank.start_on_host for rank in plan.trainer)
     typer.echo(
         f"{first.model.num_parameters / GB:.2f} B parameters; a version is {_gb(first.version)} "
-        "GB; "
-        f"{plan.device.in_words}."
+        f"GB; {plan.device.in_words}."
     )
     typer.echo(
         f"A trainer rank is fullest at {first.fullest.name}, with {first.load.tokens:,} tokens; "
@@ -126,8 +126,7 @@ def _show(plan: MemoryPlan) -> None:
     if plan.device.kind == "cpu":
         typer.echo(
             f"Together: {_gb(plan.on_one_machine)} GB of {_gb(plan.device.num_bytes)}, "
-            f"{plan.ranks} trainer ranks and "
-            f"{plan.generators} generators."
+            f"{plan.ranks} trainer ranks and {plan.generators} generators."
         )
 
 
@@ -141,9 +140,8 @@ def _show_host(plan: MemoryPlan, limits: HostLimits) -> None:
     generator = generator_on_host(plan)
     typer.echo(
         f"Host memory: the first trainer machine's {machine_ranks(plan, limits)} ranks "
-        f"{_gb(sum(trainer.values()))} GB "
-        f"({_in_words(trainer)}); a generator {_gb(sum(generator.values()))} GB "
-        f"({_in_words(generator)})."
+        f"{_gb(sum(trainer.values()))} GB ({_in_words(trainer)}); a generator "
+        f"{_gb(sum(generator.values()))} GB ({_in_words(generator)})."
     )
 
 
@@ -167,20 +165,11 @@ def _in_words(parts: dict[str, int]) -> str:
 
 def _columns(plan: MemoryPlan) -> list[tuple[str, dict[str, int], int]]:
     """Title, parts and sum; ranks that hold the same are one column."""
-    alike: list[tuple[list[int], Any]] = []
-    for rank in plan.trainer:
-        if alike and alike[-1][1].parts == rank.fullest.parts:
-            alike[-1][0].append(rank.rank)
-        else:
-            alike.append(([rank.rank], rank.fullest))
-    columns = [
-        (
-            f"trainer {ranks[0]}" if len(ranks) == 1 else f"trainer {ranks[0]}-{ranks[-1]}",
-            fullest.parts,
-            fullest.total,
-        )
-        for ranks, fullest in alike
-    ]
+    columns: list[tuple[str, dict[str, int], int]] = []
+    for parts, alike in groupby(plan.trainer, key=lambda rank: rank.fullest.parts):
+        ranks = list(alike)
+        numbers = f"{ranks[0].rank}" if len(ranks) == 1 else f"{ranks[0].rank}-{ranks[-1].rank}"
+        columns.append((f"trainer {numbers}", parts, ranks[0].fullest.total))
     title = "generator" if plan.worker.workers == 1 else f"generator, each of {plan.worker.workers}"
     return [*columns, (title, plan.worker_parts, plan.worker_total)]
 

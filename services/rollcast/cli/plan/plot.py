@@ -54,9 +54,8 @@ def draw_sizes(
     _draw_changes(axes, answer["changes"], first, float(compute[-1]))
     at = f"{amount(answer['budget'])} {answer['unit']}"
     axes.axvline(answer["budget"], color=INK, lw=1.2, ls="-.", label=f"budget, {at}")
-    axes.set_xscale("log")
-    axes.set_xlabel(f"compute ({answer['unit']})")
-    axes.set_ylabel("pass rate (law of each size, 90 % band)")
+    label = "pass rate (law of each size, 90 % band)"
+    axes.set(xscale="log", xlabel=f"compute ({answer['unit']})", ylabel=label)
     heading = f"No size is recommended at {at}."
     if answer["recommended"] is not None:
         chance = chance_in_words(answer["probability"])
@@ -97,9 +96,7 @@ def draw_runs(forecasts: Sequence[Forecast], answer: dict[str, Any], path: Path)
     curve_axes.set_title(
         "Laws; 90 % bands of runs that continue; cross: stopped", fontsize=10, loc="left"
     )
-    curve_axes.set_xscale("log")
-    curve_axes.set_xlabel(f"compute ({answer['unit']})")
-    curve_axes.set_ylabel("pass rate")
+    curve_axes.set(xscale="log", xlabel=f"compute ({answer['unit']})", ylabel="pass rate")
     _draw_losses(loss_axes, answer)
     write_heading(figure, [answer["recommendation"]], answer["cautions"])
     if len(forecasts) <= MOST_LABELLED:
@@ -146,9 +143,8 @@ def _draw_losses(axes: Any, answer: dict[str, Any]) -> None:
         *(choice["loss_upper"] for choice in choices),
         *(choice["expected_loss"] for choice in choices),
     )
-    axes.set_xlim(0, 1.8 * widest)
+    axes.set(xlim=(0, 1.8 * widest), xlabel="lower end of the best run (pass rate)")
     axes.set_title("Expected loss by which runs continue (line: 95 %)", fontsize=10, loc="left")
-    axes.set_xlabel("lower end of the best run (pass rate)")
 
 
 def _draw_run(axes: Any, forecast: Forecast, run: dict[str, Any], colour: str, marker: str) -> None:
@@ -183,19 +179,14 @@ def draw_splits(split_search: SplitSearch, cautions: Sequence[str], path: Path) 
     """
     figure = new_figure((9, 5.4))
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(3, 2))
-    devices = [outcome.split.trainer_devices for outcome in split_search.outcomes]
-    upper.plot(
-        devices,
-        [outcome.bound for outcome in split_search.outcomes],
-        color=GREY,
-        ls="--",
-        lw=1,
-        label="upper bound",
-    )
+    outcomes = split_search.outcomes
+    devices = [outcome.split.trainer_devices for outcome in outcomes]
+    bounds = [outcome.bound for outcome in outcomes]
+    upper.plot(devices, bounds, color=GREY, ls="--", lw=1, label="upper bound")
     upper.errorbar(
         devices,
-        [outcome.steps_per_hour for outcome in split_search.outcomes],
-        yerr=[2 * outcome.standard_error for outcome in split_search.outcomes],
+        [outcome.steps_per_hour for outcome in outcomes],
+        yerr=[2 * outcome.standard_error for outcome in outcomes],
         fmt="o-",
         ms=4,
         lw=1,
@@ -207,14 +198,12 @@ def draw_splits(split_search: SplitSearch, cautions: Sequence[str], path: Path) 
     upper.plot(*best_point, "o", ms=10, mfc="none", color=COLOURS[1], label="recommended split")
     upper.set_ylabel("steps per hour")
     upper.set_ylim(bottom=0)
-    waiting = [outcome.trainer_idle for outcome in split_search.outcomes]
-    load = [outcome.generator_load for outcome in split_search.outcomes]
+    waiting = [outcome.trainer_idle for outcome in outcomes]
+    load = [outcome.generator_load for outcome in outcomes]
     lower.plot(devices, waiting, "s-", ms=3.5, lw=1, color=COLOURS[2], label="trainer idle")
     lower.plot(devices, load, "^-", ms=3.5, lw=1, color=COLOURS[1], label="generators busy")
-    lower.set_ylim(0, 1.02)
-    lower.set_ylabel("share of the time")
+    lower.set(ylim=(0, 1.02), ylabel="share of the time", xlabel="devices of the trainer")
     lower.xaxis.get_major_locator().set_params(integer=True)
-    lower.set_xlabel("devices of the trainer")
     split = (
         f"{best_outcome.split.generators} generators and {best_outcome.split.trainer_devices} "
         "trainer devices"

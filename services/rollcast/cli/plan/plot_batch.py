@@ -37,9 +37,8 @@ def draw_batch(forecasts: Sequence[Forecast], answer: dict[str, Any], path: Path
             COLOURS[index % len(COLOURS)],
         )
     curve_axes.axvline(answer["budget"], color=INK, lw=1, ls=":")
-    curve_axes.set_xscale("log")
-    curve_axes.set_xlabel(f"compute ({answer['unit']}); dotted: the budget")
-    curve_axes.set_ylabel("pass rate")
+    label = f"compute ({answer['unit']}); dotted: the budget"
+    curve_axes.set(xscale="log", xlabel=label, ylabel="pass rate")
     curve_axes.set_title("each run, and its forecast to the budget (90 %)", fontsize=10)
     _draw_splits(split_axes, answer)
     at = f"{amount(answer['budget'])} {answer['unit']}"

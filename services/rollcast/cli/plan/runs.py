@@ -14,6 +14,7 @@ import typer
 from rollcast.cli import curve_options as options
 from rollcast.cli import report
 from rollcast.cli.distinct_curves import refuse_twice, refuse_two_units, with_distinct_names
+from rollcast.cli.run_report import number
 from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
 from rollcast.curves import amounts
@@ -246,8 +247,7 @@ def recommendation(
     sentence = f"Continue {join_names(recommended['continued'])} with {budget_share}{stop}{aside}"
     sentence += (
         f": the best run is expected to end at {best['mean']:.3f} (90 % {best['q05']:.3f} to "
-        f"{best['q95']:.3f}), "
-        f"{best['mean'] - current_rate:.3f} above the best now"
+        f"{best['q95']:.3f}), {best['mean'] - current_rate:.3f} above the best now"
     )
     other_choices = [choice for choice in choices[:-1] if choice is not recommended]
     if other_choices:
@@ -296,9 +296,8 @@ def cautions(rows: Sequence[dict[str, Any]], unit: str) -> list[str]:
     if longest_run["compute"] > 100.0 * shortest_run["compute"]:
         warnings.append(
             f"{longest_run['run']} is at {amounts.amount(longest_run['compute'])} {unit} and "
-            f"{shortest_run['run']} at "
-            f"{amounts.amount(shortest_run['compute'])}; if one counts in another unit, say so "
-            "with --unit RUN=HOURS."
+            f"{shortest_run['run']} at {amounts.amount(shortest_run['compute'])}; if one counts in "
+            "another unit, say so with --unit RUN=HOURS."
         )
     if len(rows) == 1:
         warnings.append("One run is given; `rollcast plan budget` says more about it.")
@@ -307,50 +306,32 @@ def cautions(rows: Sequence[dict[str, Any]], unit: str) -> list[str]:
 
 def _show(answer: dict[str, Any]) -> None:
     alone = f"gain of {amounts.amount(answer['budget'])} alone"
-    report.show_table(
-        (
-            "run",
-            "now",
-            "A (90 %)",
-            "verdict",
-            "gets",
-            "gain",
-            alone,
-            "loss if stopped",
-            "loss if alone",
-        ),
-        [
-            (
-                row["run"],
-                f"{row['now']['mean']:.3f}",
-                amounts.with_span(row["asymptote"], ".3f")
-                if row["asymptote"]
-                else report.NO_NUMBER,
-                row["verdict"].replace("_", " "),
-                amounts.amount(row["hours"]),
-                f"{row['gain']['mean']:.3f}",
-                f"{row['gain_alone']['mean']:.3f}" if row["has_forecast"] else "-",
-                f"{row['stop_loss']:.3f}",
-                f"{row['alone_loss']:.3f}" if row["has_forecast"] else "-",
-            )
-            for row in answer["runs"]
-        ],
+    report.show_columns(
+        answer["runs"],
+        {
+            "run": lambda row: row["run"],
+            "now": lambda row: f"{row['now']['mean']:.3f}",
+            "A (90 %)": lambda row: number(row["asymptote"], ".3f"),
+            "verdict": lambda row: row["verdict"].replace("_", " "),
+            "gets": lambda row: amounts.amount(row["hours"]),
+            "gain": lambda row: f"{row['gain']['mean']:.3f}",
+            alone: lambda row: f"{row['gain_alone']['mean']:.3f}" if row["has_forecast"] else "-",
+            "loss if stopped": lambda row: f"{row['stop_loss']:.3f}",
+            "loss if alone": lambda row: f"{row['alone_loss']:.3f}" if row["has_forecast"] else "-",
+        },
         text_columns=("verdict",),
     )
     typer.echo()
-    report.show_table(
-        ("continue", "each gets", "best run ends at", "90 %", "expected loss", "at most (95 %)"),
-        [
-            (
-                choice["name"],
-                amounts.amount(choice["hours"]),
-                f"{choice['best']['mean']:.3f}",
-                f"{choice['best']['q05']:.3f} to {choice['best']['q95']:.3f}",
-                f"{choice['expected_loss']:.3f}",
-                f"{choice['loss_upper']:.3f}",
-            )
-            for choice in answer["choices"]
-        ],
+    report.show_columns(
+        answer["choices"],
+        {
+            "continue": lambda choice: choice["name"],
+            "each gets": lambda choice: amounts.amount(choice["hours"]),
+            "best run ends at": lambda choice: f"{choice['best']['mean']:.3f}",
+            "90 %": lambda choice: f"{choice['best']['q05']:.3f} to {choice['best']['q95']:.3f}",
+            "expected loss": lambda choice: f"{choice['expected_loss']:.3f}",
+            "at most (95 %)": lambda choice: f"{choice['loss_upper']:.3f}",
+        },
     )
     typer.echo(f"\n{answer['recommendation']}")
     report.say_cautions(answer["cautions"])

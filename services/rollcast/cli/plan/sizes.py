@@ -13,7 +13,6 @@ from rollcast.cli import curve_options as options
 from rollcast.cli import report
 from rollcast.cli.distinct_curves import refuse_two_units
 from rollcast.cli.output import say
-from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
 from rollcast.curves import amounts
 
@@ -52,11 +51,11 @@ def sizes(
     rollcast plan sizes 0.6B=a.csv 1.7B=b.csv 4B=c.csv --candidate 8B --budget 2e4 --plot sizes.svg
     rollcast plan sizes 1.7B=a.csv 1.7B=b.csv 8B=c.csv --budget 5000 --json
     """
+    from rollcast.cli.plan.own_curves import check_budget
     from rollcast.curves.curve_source import fit_options, read_curve
     from rollcast.scaling.decisions.fit import fit
 
-    if not 0 < budget <= MOST_COMPUTE:
-        raise UserError(f"--budget {budget:g}: compute must be in {COMPUTES}")
+    check_budget(budget)
     parts = [_pair(source) for source in sources]
     candidate_sizes = {parse_size(text, f"--candidate {text}") for text in candidate or []}
     if len({size for size, _ in parts}) < 2:
@@ -119,7 +118,7 @@ def unfit(runs: list[tuple[float, Forecast]], law: ModelSizeLaw) -> str | None:
     """Why no size can be recommended by the law, or None."""
     if len({size for size, forecast in runs if forecast.verdict.kind.is_described}) < 2:
         return "fewer than two sizes have a run that neither broke nor fell"
-    if (scatter := float(_quantiles(law.noise)[1])) > MAX_LOG_LOSS_SCATTER:
+    if (scatter := _scatter(law)) > MAX_LOG_LOSS_SCATTER:
         return (
             f"the points scatter by {scatter:.0%} of the loss about the law, which does not "
             "describe these runs"
@@ -156,6 +155,7 @@ def choice(
 
     `runs` and `candidates` ascend.
     """
+    from rollcast.cli.plan.own_curves import draws_interval
     from rollcast.scaling.decisions.size_choice import size_changes
 
     compute_bounds = [
@@ -188,10 +188,10 @@ def choice(
         "changes": changes,
         "searched": [low, high],
         "law": {
-            "efficiency_max": amounts.interval(_quantiles(law.efficiency)),
-            "saturation_size": amounts.interval(_quantiles(law.saturation)),
-            "size_slope": amounts.interval(_quantiles(law.size_slope)),
-            "scatter": amounts.interval(_quantiles(law.noise)),
+            "efficiency_max": draws_interval(law.efficiency),
+            "saturation_size": draws_interval(law.saturation),
+            "size_slope": draws_interval(law.size_slope),
+            "scatter": draws_interval(law.noise),
         },
         "identified": len({size for size, _ in runs}) >= MIN_IDENTIFYING_SIZES,
         "caveats": caveats(runs, law, rows, budget),
@@ -202,25 +202,15 @@ def _size(
     size: float, forecasts: list[Forecast], law: ModelSizeLaw, budget: float, best_with: float
 ) -> dict[str, Any]:
     """One size: by the law, and by the curves of its own runs."""
-    own_curves: list[dict[str, Any]] = []
-    for forecast in forecasts:
-        reading = amounts.interval(forecast.predictive([budget], amounts.MEDIAN_AND_90)[:, 0])
-        kind = forecast.verdict.kind
-        own_curves.append(
-            {
-                "curve": forecast.curve.name,
-                "verdict": str(kind),
-                "is_described": kind.is_described,
-                **reading,
-            }
-        )
+    from rollcast.cli.plan.own_curves import own_curve
+
     return {
         "size": size,
         "name": size_name(size),
         "trained": bool(forecasts),
         "num_points": sum(len(forecast.curve) - forecast.excluded for forecast in forecasts),
         "pass_rate": amounts.interval(law.pass_rate(size, [budget], amounts.MEDIAN_AND_90)[:, 0]),
-        "own_curves": own_curves,
+        "own_curves": [own_curve(forecast.curve.name, forecast, budget) for forecast in forecasts],
         "best_with": best_with,
     }
 
@@ -229,13 +219,14 @@ def caveats(
     runs: list[tuple[float, Forecast]], law: ModelSizeLaw, rows: list[dict[str, Any]], budget: float
 ) -> list[str]:
     """Warnings about effects that the intervals do not account for."""
+    from rollcast.cli.plan.own_curves import disagreements
+
     trained = sorted({size for size, _ in runs})
     warnings = []
     if len(trained) < MIN_IDENTIFYING_SIZES:
         warnings.append(
             f"The law is not identified by {len(trained)} sizes: it holds at these only, others "
-            "are guessed; "
-            "train a third size."
+            "are guessed; train a third size."
         )
     outside = [row["name"] for row in rows if not trained[0] <= row["size"] <= trained[-1]]
     if outside:
@@ -248,27 +239,21 @@ def caveats(
     if budget > 3.0 * longest:
         warnings.append(
             f"The budget is {budget / longest:.1f} times the longest curve; the loss of a run "
-            "stops falling as a power "
-            "near its asymptote."
+            "stops falling as a power near its asymptote."
         )
-    if (scatter := float(_quantiles(law.noise)[1])) > MAX_LOG_LOSS_SCATTER:
+    if (scatter := _scatter(law)) > MAX_LOG_LOSS_SCATTER:
         warnings.append(
             f"The points scatter by {scatter:.0%} of the loss about the law: it does not describe "
             "these runs."
         )
     for row in rows:
-        for fit in row["own_curves"]:
-            if not fit["is_described"]:
-                warnings.append(
-                    f"{fit['curve']} ({row['name']}): verdict {fit['verdict'].replace('_', ' ')}; "
-                    "its points would mislead the law and are left out of it."
-                )
-            elif fit["q95"] < row["pass_rate"]["q05"] or fit["q05"] > row["pass_rate"]["q95"]:
-                warnings.append(
-                    f"{fit['curve']} ({row['name']}): its own curve says "
-                    f"{amounts.span(fit, '.3f')} at the budget, the "
-                    f"law across sizes {amounts.span(row['pass_rate'], '.3f')}; trust its own."
-                )
+        warnings += [
+            f"{fit['curve']} ({row['name']}): verdict {fit['verdict'].replace('_', ' ')}; its "
+            "points would mislead the law and are left out of it."
+            for fit in row["own_curves"]
+            if not fit["is_described"]
+        ]
+        warnings += disagreements(row, "the law across sizes")
     if len(runs) == len(trained):
         warnings.append(
             "One run per size: the spread between runs of one size is not in the intervals."
@@ -276,33 +261,25 @@ def caveats(
     return warnings
 
 
-def _quantiles(values: Any) -> Any:
+def _scatter(law: ModelSizeLaw) -> float:
+    """Scatter of the points about the law, in ln L."""
     import numpy as np
 
-    return np.quantile(values, amounts.MEDIAN_AND_90)
+    return float(np.quantile(law.noise, 0.5))
 
 
 def _show(answer: dict[str, Any]) -> None:
+    from rollcast.cli.plan.own_curves import law_columns
     from rollcast.scaling.decisions.advice_words import chance_in_words
 
-    at = amounts.amount(answer["budget"])
-    rows = []
-    for row in answer["sizes"]:
-        curve_spans = ", ".join(amounts.span(curve, ".3f") for curve in row["own_curves"]) or "-"
-        law = row["pass_rate"]
-        best_with = chance_in_words(row["best_with"])
-        rows.append(
-            (
-                row["name"],
-                str(row["num_points"]),
-                f"{law['q50']:.3f}",
-                amounts.span(law, ".3f"),
-                curve_spans,
-                best_with,
-            )
-        )
-    report.show_table(
-        ("size", "points", f"law at {at}", "90 %", "own curve, 90 %", "best with"), rows
+    report.show_columns(
+        answer["sizes"],
+        {
+            "size": lambda row: row["name"],
+            "points": lambda row: str(row["num_points"]),
+            **law_columns(answer["budget"]),
+            "best with": lambda row: chance_in_words(row["best_with"]),
+        },
     )
     _show_choice(answer)
     report.say_cautions(answer["caveats"])

@@ -8,6 +8,7 @@ from rollcast.local.frozen_forecast import LEAST_EVALUATIONS, has_law, num_after
 from rollcast.local.progress import Phase
 from rollcast.local.status import RunStatus
 from rollcast.recipe.group_signal import came_back_in_words
+from rollcast.runfolder.records import EvaluationRecord
 
 HOUR = 3600
 DAY = 86_400
@@ -112,20 +113,19 @@ def work(
     return phrases
 
 
+def reading_words(point: EvaluationRecord) -> str:
+    """The pass rate of an evaluation, with its error and its reward."""
+    error = "" if point.standard_error is None else f" ± {point.standard_error:.3f}"
+    reward = "" if point.environment_reward is None else f" (reward {point.environment_reward:.3g})"
+    return f"pass rate {point.pass_rate:.3f}{error}{reward}"
+
+
 def evaluation_words(status: RunStatus) -> list[str]:
     """The newest evaluation, and the reward of the newest batch."""
     phrases = []
     if status.evaluations:
         newest = status.evaluations[-1]
-        error = "" if newest.standard_error is None else f" ± {newest.standard_error:.3f}"
-        reward_text = (
-            ""
-            if newest.environment_reward is None
-            else f" (reward {newest.environment_reward:.3g})"
-        )
-        phrases.append(
-            f"pass rate {newest.pass_rate:.3f}{error}{reward_text} at step {newest.step:,}"
-        )
+        phrases.append(f"{reading_words(newest)} at step {newest.step:,}")
     else:
         phrases.append("no evaluation yet")
     if status.num_incomplete:
@@ -147,10 +147,8 @@ def forecast_words(status: RunStatus) -> list[str]:
     num_evaluations = num_after_first_step(status.evaluations)
     if num_evaluations < LEAST_EVALUATIONS:
         return [
-            (
-                f"too few: {num_evaluations} of the {LEAST_EVALUATIONS} evaluations that a "
-                "forecast needs"
-            )
+            f"too few: {num_evaluations} of the {LEAST_EVALUATIONS} evaluations that a "
+            "forecast needs"
         ]
     forecast = find_forecast(status)
     if forecast is None:

@@ -9,7 +9,7 @@ from rollcast.environments.python_processes.processes import EnvironmentProcesse
 
 def missing(settings: ClassEnvironment, field: str) -> Iterator[str]:
     """No sentence: the check imports the class itself, in a process
-    (`rollcast.local.class_environments`).
+    (`rollcast.local.checks.environment_classes`).
     """
     yield from ()
 

@@ -81,8 +81,7 @@ def ensure_base_model(settings: BaseModel, progress: Progress) -> Path:
     except OSError as error:
         raise UserError(
             f"ROLLCAST_CACHE = {cache}: the base model cannot be stored there "
-            f"({error.strerror or error}); "
-            "free space or name another folder"
+            f"({error.strerror or error}); free space or name another folder"
         ) from error
     return folder
 

@@ -90,8 +90,7 @@ def look_at(data: str, prompt_field: str | None, answer_field: str | None) -> Da
     if prompts is None:
         raise NoPromptFieldError(
             f"--data {data}: none of its fields ({', '.join(map(repr, list(rows[0])[:10]))}) has a "
-            "usual name of a "
-            "prompt; say which it is with --prompt-field"
+            "usual name of a prompt; say which it is with --prompt-field"
         )
     answers = answer_field or _first_field(
         rows, [name for name in ANSWER_FIELDS if name != prompts]

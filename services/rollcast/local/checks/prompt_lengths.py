@@ -1,23 +1,29 @@
-"""Whether prompts fit `recipe.max_prompt_tokens`, before a trainer is started to find that none
-does.
+"""Whether prompts fit `recipe.max_prompt_tokens`, and the model has an embedding for each of their
+tokens, before a trainer is started that ends there.
 """
 
 import json
 import subprocess
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
 from rollcast.config.recipe import Recipe
 from rollcast.config.tasks import PromptFormat
+from rollcast.local.checks.check import Finding, Start, warnings
 from rollcast.local.left_out import tokens_around
+from rollcast.local.own_program import run_module
+from rollcast.memory.model_file import read_here
 from rollcast.tasks.chats import flat
 from rollcast.tasks.prompt import Prompt
 from rollcast.tasks.prompts import PromptSplit
 from rollcast.tasks.tokenizer_file import TokenizerFile
+from rollcast.tasks.vocabulary import read_num_rows, without_row
+
+SETTINGS = ("tasks",)
 
 SPECIAL_TOKENS = 4
 """Room for special tokens around a bare text."""
@@ -44,6 +50,23 @@ class PromptPart:
     @property
     def is_whole(self) -> bool:
         return len(self.counted) == self.total
+
+
+def check_embedding_rows(path: str, split: PromptSplit, tokenizer: TokenizerFile) -> None:
+    """Raises UserError if a prompt holds an added token without one. `path`: model.path.
+
+    The trainer checks the ids themselves, those of the chat template included.
+    """
+    try:
+        rows = read_num_rows(read_here(path) or {})
+    except UserError:  # the check of the model's files reports it
+        return
+    beyond = {} if rows is None else tokenizer.added_from(rows)
+    if rows is None or not beyond:
+        return
+    for prompt in chain(split.train, split.held_out, *split.downstream.values()):
+        if (token := next((token for token in beyond if token in prompt.text), None)) is not None:
+            raise without_row(path, token, beyond[token], rows, prompt.text)
 
 
 def check_lengths(
@@ -122,8 +145,7 @@ def _too_long(recipe: Recipe, room: int, prompt_part: PromptPart, shortest: int)
         remedy = f"{remedy} (and {less}, since both must fit model.max_length = {room})"
     return (
         f"recipe.max_prompt_tokens = {recipe.max_prompt_tokens}: {prompts_text} is longer, the "
-        f"shortest has {shortest} "
-        f"tokens; {remedy}"
+        f"shortest has {shortest} tokens; {remedy}"
     )
 
 
@@ -160,20 +182,24 @@ def _exact(
         "prompt_format": prompt_format.model_dump(),
         "groups": chats,
     }
-    command = [sys.executable, "-m", "rollcast.tasks.tokens"]
     try:
-        done = subprocess.run(  # noqa: S603  # our own program
-            # Transformers is imported and a tokenizer read: some seconds on a free machine, a
-            # minute on a busy one
-            command,
-            input=json.dumps(request),
-            capture_output=True,
-            text=True,
-            timeout=300.0,
-            check=False,
-        )
+        # Transformers is imported and a tokenizer read: some seconds on a free machine, a minute on
+        # a busy one
+        done = run_module("rollcast.tasks.tokens", json.dumps(request), 300.0)
     except (OSError, subprocess.TimeoutExpired):
         return None
     if done.returncode == UserError.exit_code and done.stderr.strip():
         raise UserError(done.stderr.strip().splitlines()[-1])
     return [int(number) for number in done.stdout.split()] if done.returncode == 0 else None
+
+
+def check(start: Start) -> Iterable[Finding]:
+    config = start.config
+    if start.tokenizer is None:
+        return ()
+    check_embedding_rows(config.model.path, start.split, start.tokenizer)
+    return warnings(
+        check_lengths(
+            config.recipe, config.model, config.tasks.prompt_format, start.split, start.tokenizer
+        )
+    )

@@ -5,6 +5,9 @@ begins.
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Tasks
 from rollcast.environments.kinds.kind import find_kind
+from rollcast.local.checks.check import Start
+
+SETTINGS = ("tasks",)
 
 
 def check_environment_files(tasks: Tasks) -> None:
@@ -16,3 +19,7 @@ def check_environment_files(tasks: Tasks) -> None:
     ]
     if sentences:
         raise UserError("\n".join(sentences))
+
+
+def check(start: Start) -> None:
+    check_environment_files(start.config.tasks)

@@ -10,7 +10,9 @@ from rollcast.config.errors import UserError
 from rollcast.config.own_functions import check_file, is_function
 from rollcast.config.rewarding import environment_rewards
 from rollcast.config.tasks import Tasks
+from rollcast.local.checks.check import Start
 
+SETTINGS = ("tasks",)
 REWARD = "get_reward"
 
 
@@ -102,3 +104,7 @@ def _names_in(body: Sequence[ast.stmt]) -> set[str]:
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 names.add(node.id)
     return names
+
+
+def check(start: Start) -> None:
+    check_classes(start.config.tasks)

@@ -2,14 +2,17 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterable, Sequence
 
 from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Tasks
 from rollcast.environments.kinds.kind import missing_in_rows
+from rollcast.local.checks.check import Finding, Start, warnings
+from rollcast.local.own_program import last_errors, run_module
 from rollcast.tasks.prompt import Prompt
+
+SETTINGS = ("tasks",)
 
 
 def try_environments(tasks: Tasks, prompts: Iterable[Prompt]) -> list[str]:
@@ -40,24 +43,15 @@ def try_environments(tasks: Tasks, prompts: Iterable[Prompt]) -> list[str]:
     seconds = 60.0 + sum(environment.reset_seconds + 20.0 for environment in tried)
     names = ", ".join(environment.name for environment in tried)
     try:
-        done = subprocess.run(  # our own program
-            [sys.executable, "-m", "rollcast.environments.trial"],
-            input=json.dumps(request),
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-        )
+        done = run_module("rollcast.environments.trial", json.dumps(request), seconds)
     except subprocess.TimeoutExpired:
         raise UserError(
             f"environments {names}: were not tried within {seconds:g} s; start them yourself"
         ) from None
     if done.returncode != 0:
-        # Characters of the dead process's output that are shown
-        last = " ".join(done.stderr.split())[-300:]
         raise UserError(
             f"environments {names}: the process that tried them ended with code {done.returncode}: "
-            f"{last}"
+            f"{last_errors(done)}"
         )
     answer = json.loads(done.stdout.splitlines()[-1])
     if answer["failures"]:
@@ -78,3 +72,7 @@ def _check_rows(tasks: Tasks, prompts: Sequence[Prompt]) -> None:
         sentences += missing_in_rows(environment, f"tasks.environments.{number}", rows)
     if sentences:
         raise UserError("\n".join(sentences))
+
+
+def check(start: Start) -> Iterable[Finding]:
+    return warnings(try_environments(start.config.tasks, start.rewarded_prompts))
