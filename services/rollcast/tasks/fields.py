@@ -75,6 +75,5 @@ def _plain(content: Any, name: str) -> Any:
         return str(content)
     raise RowError(
         f"field {name!r} holds {type(content).__name__}, which is no JSON value, and the verifier "
-        "gets the whole row; "
-        "convert or remove it"
+        "gets the whole row; convert or remove it"
     )

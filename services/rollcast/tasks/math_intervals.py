@@ -10,8 +10,8 @@ _RELATION = re.compile(
 )
 _SIGNS = {
     "\\leqslant": "<=", "\\leqq": "<=", "\\leq": "<=", "\\le": "<=", "\\geqslant": ">=",
-    "\\geqq": ">=", "\\geq": ">=",
-    "\\ge": ">=", "\\lt": "<", "\\gt": ">", "\\neq": "!=", "\\ne": "!=",
+    "\\geqq": ">=", "\\geq": ">=", "\\ge": ">=", "\\lt": "<", "\\gt": ">", "\\neq": "!=",
+    "\\ne": "!=",
 }  # fmt: skip
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "!=": "!=", "=": "="}
 _VARIABLE = re.compile(r"[A-Za-z](?:_\{?\w{1,3}\}?)?|\\(?:theta|alpha|beta|lambda|phi|mu)")

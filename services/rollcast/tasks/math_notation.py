@@ -15,17 +15,13 @@ MAX_EXPONENT = 400
 MAX_PERIOD_DIGITS = 60
 _SIGNS = {
     "−": "-", "‐": "-", "‑": "-", "‒": "-", "–": "-", "﹣": "-", "×": r"\times ", "⋅": r"\cdot ",
-    "·": r"\cdot ",
-    "∙": r"\cdot ", "÷": r"\div ", "∕": "/", "⁄": "/", "√": r"\sqrt ", "∞": r"\infty ",
-    "π": r"\pi ", "≤": r"\le ",
-    "≦": r"\le ", "⩽": r"\le ", "≥": r"\ge ", "≧": r"\ge ", "⩾": r"\ge ", "≠": r"\ne ",
-    "≈": r"\approx ",
-    "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∅": r"\emptyset ", "±": r"\pm ", "°": r"^\circ ",
-    "º": r"^\circ ",
+    "·": r"\cdot ", "∙": r"\cdot ", "÷": r"\div ", "∕": "/", "⁄": "/", "√": r"\sqrt ",
+    "∞": r"\infty ", "π": r"\pi ", "≤": r"\le ", "≦": r"\le ", "⩽": r"\le ", "≥": r"\ge ",
+    "≧": r"\ge ", "⩾": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "∪": r"\cup ", "∩": r"\cap ",
+    "∈": r"\in ", "∅": r"\emptyset ", "±": r"\pm ", "°": r"^\circ ", "º": r"^\circ ",
     "˚": r"^\circ ", "℃": r"^\circ C", "℉": r"^\circ F", "ℝ": r"\mathbb{R}", "…": "...", "。": ".",
-    "∨": r"\lor ",
-    "∧": r"\land ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "λ": r"\lambda ",
-    "φ": r"\phi ",
+    "∨": r"\lor ", "∧": r"\land ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ",
+    "λ": r"\lambda ", "φ": r"\phi ",
 }  # fmt: skip
 _SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿ", "0123456789+-()n", strict=True))
 _SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉", "0123456789", strict=True))

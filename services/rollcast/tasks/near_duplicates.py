@@ -50,8 +50,7 @@ class NearDuplicates:
         more = f" (the first {len(self.pairs)})" if self.num_prompts > len(self.pairs) else ""
         return [
             f"tasks.dataset: {subject} a held-out or downstream prompt, {NUM_WORDS} words in a "
-            f"row{more}: {examples}; "
-            "remove rows that are copies"
+            f"row{more}: {examples}; remove rows that are copies"
         ]
 
 

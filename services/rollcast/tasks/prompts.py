@@ -147,8 +147,7 @@ def check_prompts(split: PromptSplit, prompts_per_step: int) -> None:
     if len(split.train) < prompts_per_step:
         raise UserError(
             f"recipe.prompts_per_step = {prompts_per_step}: there are only {len(split.train)} "
-            "training prompts, and a "
-            "step would hold one twice; lower it or use more data"
+            "training prompts, and a step would hold one twice; lower it or use more data"
         )
 
 

@@ -52,8 +52,7 @@ def make_image(settings: ContainerSettings, task: HarborTask, field: str) -> Ite
     except (OSError, subprocess.SubprocessError) as error:
         yield (
             f"{field}: {task.name}: its image cannot be built ({last_line(error)}); correct "
-            f"{context / 'Dockerfile'}, or give container.network a network if "
-            "the build needs one"
+            f"{context / 'Dockerfile'}, or give container.network a network if the build needs one"
         )
 
 

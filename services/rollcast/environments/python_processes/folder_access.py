@@ -14,8 +14,7 @@ import rollcast
 
 _PROGRAMS = (
     "/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/lib", "/lib64", "/usr/lib",
-    "/usr/lib64",
-    "/usr/libexec", "/usr/local/lib",
+    "/usr/lib64", "/usr/libexec", "/usr/local/lib",
 )  # fmt: skip
 _CONFIGURED = (
     "/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/usr/share",

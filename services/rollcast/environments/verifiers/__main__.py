@@ -94,9 +94,8 @@ def write_rows(settings: VerifiersEnvironment, num_tasks: int | None, seed: int)
         )
     except OSError as error:
         raise UserError(
-            f"interpreter = {settings.interpreter}: cannot be started ({error.strerror}); give the "
-            "python of a virtual "
-            "environment"
+            f"interpreter = {settings.interpreter}: cannot be started ({error.strerror}); give "
+            "the python of a virtual environment"
         ) from error
     with process:
         assert process.stdin is not None
