@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from rollcast.environments.containers.container import ContainerError
+from rollcast.environments.containers.errors import ContainerError
 from rollcast.environments.containers.podman_container import PodmanContainer
 from rollcast.environments.python_processes.disk_use import DiskLimits, excess, open_unchanged
 

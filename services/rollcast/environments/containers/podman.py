@@ -20,8 +20,8 @@ from rollcast.config.base import CONTAINER_IMAGE
 from rollcast.config.environments.container import ContainerSettings
 from rollcast.environments.containers.abandoned import owner_label, remove_abandoned_containers
 from rollcast.environments.containers.check import missing_for_podman, missing_podman_images
-from rollcast.environments.containers.container import ContainerError
 from rollcast.environments.containers.disk_watch import watch_disk
+from rollcast.environments.containers.errors import ContainerError
 from rollcast.environments.containers.podman_arguments import limit_arguments, podman_command
 from rollcast.environments.containers.podman_container import PodmanContainer
 
