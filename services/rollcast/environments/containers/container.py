@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Protocol, Self
 
 from rollcast.config.environments.container import ContainerSettings
+from rollcast.environments.bounded_output import CommandOutput
 from rollcast.environments.containers.archives import check_archive, pack_folder, unpack_file
-from rollcast.environments.containers.bounded_output import CommandOutput
 from rollcast.environments.containers.errors import SpoiledError
 
 COMMAND_SECONDS = 60.0

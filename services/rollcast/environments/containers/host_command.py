@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import IO
 
-from rollcast.environments.containers.bounded_output import CommandOutput
+from rollcast.environments.bounded_output import CommandOutput
 from rollcast.environments.containers.errors import ContainerError
 from rollcast.processes.tree import kill_group
 

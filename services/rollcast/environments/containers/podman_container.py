@@ -11,8 +11,8 @@ from typing import IO
 import structlog
 
 from rollcast.config.environments.container import ContainerSettings
+from rollcast.environments.bounded_output import CommandOutput
 from rollcast.environments.containers import enter
-from rollcast.environments.containers.bounded_output import CommandOutput
 from rollcast.environments.containers.container import (
     COMMAND_SECONDS,
     END_ALL,

@@ -19,7 +19,6 @@ from rollcast.environments.python_processes.live import PythonEnvironment
 from rollcast.environments.python_processes.private_folder import PrivateFolders
 from rollcast.environments.python_processes.running_fork_server import RunningForkServer
 from rollcast.environments.python_processes.source import PythonSource
-from rollcast.environments.tools.functions import program_tools
 
 
 class EnvironmentProcesses:
@@ -216,9 +215,7 @@ class EnvironmentProcesses:
         """A private folder lives as long as its episode, and so does a process that ran code of the
         model.
         """
-        runs_code = isinstance(self._settings, ToolSet) and "python" in program_tools(
-            self._settings
-        )
+        runs_code = isinstance(self._settings, ToolSet) and "python" in self._settings.tools
         return self._settings.profile != "folder" and not runs_code
 
     async def close(self) -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import IO
 
-from rollcast.environments.containers.bounded_output import CommandOutput
+from rollcast.environments.bounded_output import CommandOutput
 from rollcast.environments.overdue import OverdueAnswer
 from rollcast.environments.tools.answers import command_answer
 from rollcast.processes.tree import kill_group

@@ -38,7 +38,7 @@ class ToolSetEnvironment:
         self.functions = functions
         self._servers = servers
         self._replace_process = replace_process
-        self._programs = program_tools(settings)
+        self._programs = program_tools(settings.tools)
         self._has_run_programs = False
 
     async def reset(self, row: Mapping[str, Any]) -> Opening:

@@ -4,39 +4,20 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Container
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 import httpx
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
+from rollcast.config.distillation import EndpointTeacher
 from rollcast.config.errors import PASSING_STATUS, SERVER_ERROR
+from rollcast.config.verifiers import Remote
 from rollcast.connections.bearer import NoTokenError, bearer_headers
 
 MAX_ANSWER_BYTES = 4 << 20
 
 Outcome = Literal["answered", "unreachable", "refused", "unreadable", "paused", "timeout"]
 Answer = TypeVar("Answer")
-
-
-class AskedService(Protocol):
-    """How a service is asked, and when no more (`rollcast.config.verifiers.Remote` describes
-    each).
-    """
-
-    @property
-    def url(self) -> str: ...
-    @property
-    def token_variable(self) -> str | None: ...
-    @property
-    def deadline_seconds(self) -> float: ...
-    @property
-    def tries(self) -> int: ...
-    @property
-    def requests(self) -> int: ...
-    @property
-    def failures(self) -> int: ...
-    @property
-    def pause_seconds(self) -> float: ...
 
 
 class NoAnswer(Exception):  # noqa: N818  (a state that is counted, not a fault of ours)
@@ -97,7 +78,7 @@ class Asking:
 
     def __init__(
         self,
-        settings: AskedService,
+        settings: Remote | EndpointTeacher,
         count: Callable[[Outcome], None],
         max_answer_bytes: int = MAX_ANSWER_BYTES,
         final_statuses: Container[int] | None = None,

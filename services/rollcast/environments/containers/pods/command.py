@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import aiohttp
 
-from rollcast.environments.containers.bounded_output import CommandOutput
+from rollcast.environments.bounded_output import CommandOutput
 from rollcast.environments.containers.pods.api import ClusterError, PodApi
 
 

@@ -12,7 +12,7 @@ from typing import IO, Any
 import structlog
 
 from rollcast.config.environments.container import ContainerSettings
-from rollcast.environments.containers.bounded_output import CommandOutput
+from rollcast.environments.bounded_output import CommandOutput
 from rollcast.environments.containers.container import (
     COMMAND_SECONDS,
     END_ALL,
