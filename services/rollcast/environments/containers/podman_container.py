@@ -139,9 +139,7 @@ class PodmanContainer(Container):
                 failure = str(error)
             if failure:
                 log.warning("a container cannot be removed", container=self.name, reason=failure)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(COMMAND_SECONDS):
-                    await self._keeper.wait()
+            await self._wait_for_keeper()
         if not self.is_over:
             self._keeper.kill()
         # podman's watcher may hold the output open.
@@ -193,15 +191,18 @@ class PodmanContainer(Container):
         state = await self._ask("inspect", "--format", "{{.State.Running}}", self.name)
         if state.text.strip() == "true":
             return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(COMMAND_SECONDS):
-                await self._keeper.wait()
+        await self._wait_for_keeper()
         if self.end_reason:
             raise SpoiledError(self.end_reason)
         # 137: the first process was killed, from outside or for its memory.
         if self._keeper.returncode not in (None, 0, 137):
             raise SpoiledError("its first process was ended by another one")
         raise ContainerError("it has ended")
+
+    async def _wait_for_keeper(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(COMMAND_SECONDS):
+                await self._keeper.wait()
 
     async def _ask(self, *arguments: str) -> CommandOutput:
         output = await run_host_command([*self._podman, *arguments], COMMAND_SECONDS)

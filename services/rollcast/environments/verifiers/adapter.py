@@ -87,6 +87,7 @@ def environment_config(taskset: str, arguments: dict[str, Any]) -> Any:
     model. Raises ValueError for a seat that runs in a cloud, which is verifiers' default.
     """
     import verifiers.v1 as vf
+    from verifiers.v1.runtimes import runtime_is_local
 
     config_fields = {**arguments, "taskset": {**(arguments.get("taskset") or {}), "id": taskset}}
     usual_harness = taskset if vf.default_harness_id(taskset) == taskset else LOCAL_HARNESS
@@ -113,19 +114,12 @@ def environment_config(taskset: str, arguments: dict[str, Any]) -> Any:
     config = vf.resolve_env_config(config_fields)
     for name in seats:
         runtime = getattr(config, name).runtime
-        if not is_local(runtime):
+        if not runtime_is_local(runtime):
             raise ValueError(
                 f"seat {name} runs in the cloud {runtime.type}; set arguments.{name}.runtime to "
                 "{type: podman}, or {type: subprocess} for a harness that needs no container"
             )
     return config
-
-
-def is_local(runtime: Any) -> bool:
-    """Whether a seat's programs run on this machine."""
-    from verifiers.v1.runtimes import runtime_is_local
-
-    return bool(runtime_is_local(runtime))
 
 
 def make_row(task: Any) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from rollcast.chat.base import ChatRenderer
 from rollcast.config.environments.settings import EnvironmentSettings
-from rollcast.environments.base import Environments, LiveEnvironment
+from rollcast.environments.base import LiveEnvironment
+from rollcast.environments.of_run import EnvironmentsOfRun
 from rollcast.rollouts.environment_metrics import bound_metrics
 from rollcast.telemetry import episode_metrics
 from rollcast.telemetry.exporter import Exporter
@@ -32,7 +33,7 @@ log = get_logger()
 class EpisodeParts:
     """Environments, the chat format, the engine's slots, and the counts."""
 
-    environments: Environments
+    environments: EnvironmentsOfRun
     renderer: ChatRenderer
     settings: Mapping[str, EnvironmentSettings]
     """By the environment's name."""

@@ -138,20 +138,16 @@ class Asking:
                     self._once, url, json.dumps(body).encode("utf-8", "surrogatepass"), parse_answer
                 )
         except TimeoutError:
-            error = self._timeout(failures[-1] if failures else None)
+            sentence = (
+                f"{self._settings.url} gave no answer within {self._settings.deadline_seconds:g} s"
+            )
+            is_own_mistake = False
+            if failures:
+                sentence += f"; the last try: {failures[-1]}"
+                is_own_mistake = failures[-1].is_own_mistake
+            error = NoAnswer("timeout", sentence, is_own_mistake=is_own_mistake)
             self._note(error)
             raise error from None
-
-    def _timeout(self, last: NoAnswer | None) -> NoAnswer:
-        """`last`: why the last try failed; None = none came to an end."""
-        sentence = (
-            f"{self._settings.url} gave no answer within {self._settings.deadline_seconds:g} s"
-        )
-        if last is None:
-            return NoAnswer("timeout", sentence)
-        return NoAnswer(
-            "timeout", f"{sentence}; the last try: {last}", is_own_mistake=last.is_own_mistake
-        )
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -181,7 +177,13 @@ class Asking:
         self._last_failure = str(error)
 
     async def _post(self, url: str, body: bytes) -> bytes:
-        headers = {"Content-Type": "application/json"} | self._authorization()
+        try:
+            headers = {
+                "Content-Type": "application/json",
+                **bearer_headers(self._settings.token_variable),
+            }
+        except NoTokenError as error:
+            raise NoAnswer("refused", str(error)) from error
         try:
             async with self._client.stream("POST", url, content=body, headers=headers) as response:
                 if response.status_code != httpx.codes.OK:
@@ -209,12 +211,6 @@ class Asking:
         )
         error_message = f"{self._settings.url} answers with status {status}"
         return NoAnswer("refused", error_message, may_pass=may_pass, is_own_mistake=not is_passing)
-
-    def _authorization(self) -> dict[str, str]:
-        try:
-            return bearer_headers(self._settings.token_variable)
-        except NoTokenError as error:
-            raise NoAnswer("refused", str(error)) from error
 
 
 def _read(parse_answer: Callable[[Any], Answer], content: bytes, url: str) -> Answer:
