@@ -52,7 +52,7 @@ class PythonEnvironment(ProcessConnection):
     async def begin(self) -> None:
         """Wait until its process takes requests. Raises EnvironmentFailedError."""
         # Deadline for a new process to take requests, on a busy machine
-        await self._exchange("its start", 120.0, self._checked(lambda answer: None))
+        await self._exchange("its start", 120.0, lambda answer: self._parse(answer, lambda _: None))
 
     async def reset(self, row: Mapping[str, Any]) -> Opening:
         """Begin an episode. Raises EnvironmentFailedError."""
@@ -110,16 +110,15 @@ class PythonEnvironment(ProcessConnection):
         """The answer, checked; None = the process interrupted it at its deadline."""
         self._num_requests += 1
         message = {**request, "seconds": seconds, "number": self._num_requests}
-        return await self._exchange(request["do"], seconds, self._checked(parse), message)
+        return await self._exchange(
+            request["do"], seconds, lambda answer: self._parse(answer, parse), message
+        )
 
-    def _checked(
-        self, parse: Callable[[Mapping[str, Any]], T]
-    ) -> Callable[[Mapping[str, Any]], T | None]:
-        def parse_answer(answer: Mapping[str, Any]) -> T | None:
-            self._raise_if_failed(answer)
-            return None if get_flag(answer, "overdue") else parse(answer)
-
-        return parse_answer
+    def _parse(
+        self, answer: Mapping[str, Any], parse: Callable[[Mapping[str, Any]], T]
+    ) -> T | None:
+        self._raise_if_failed(answer)
+        return None if get_flag(answer, "overdue") else parse(answer)
 
     def _raise_if_failed(self, answer: Mapping[str, Any]) -> None:
         """Raises EnvironmentFailedError, FrameError."""

@@ -52,10 +52,6 @@ def answer_digest(content: str | None, calls: Sequence[tuple[str, str, str]]) ->
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def one_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:MAX_FAILURE_CHARACTERS]
-
-
 def find_missing_dependency(taskset: str) -> str | None:
     """Why this Python cannot run the taskset; None = it may.
 
@@ -180,7 +176,7 @@ def write_rows(
         if num_tasks is not None and num_written < num_tasks:
             raise ValueError(f"the taskset has {num_written} tasks, not {num_tasks}")
     except (Exception, SystemExit) as error:
-        output.write(json.dumps({"failed": one_line(error)}) + "\n")
+        output.write(json.dumps({"failed": frames.error_line(error)}) + "\n")
     output.flush()
 
 
@@ -204,29 +200,16 @@ def outcome(episode: Any) -> dict[str, Any]:
     if trace.stop_condition in FAILED_STAGES or None in trace.rewards.values():
         return {"failed": f"no reward was computed ({trace.stop_condition})"}
     reward = float(trace.reward) if trace.rewards else None
-    metrics = numbers(trace.metrics)
+    # verifiers' own None is of a metric that was not computed.
+    metrics = {
+        name: value for name, value in list(trace.metrics.items())[:100] if value is not None
+    }
     return {
         "reward": reward,
         "stop": trace.stop_condition,
         "answers": answers(trace),
-        "metrics": metrics,
+        "metrics": frames.numbers_by_name(metrics),
     }
-
-
-def numbers(values: dict[str, Any]) -> dict[str, float | None]:
-    """At most a hundred values by name; None for one that is no number, which the generator counts.
-
-    verifiers' own None, of a metric that was not computed, is left out.
-    """
-    named: dict[str, float | None] = {}
-    for name, value in list(values.items())[:100]:
-        if value is None:
-            continue
-        try:
-            named[str(name)[:100]] = None if isinstance(value, str | bytes) else float(value)
-        except Exception:
-            named[str(name)[:100]] = None
-    return named
 
 
 def answers(trace: Any) -> list[list[Any]]:
@@ -288,7 +271,7 @@ class Rollouts:
         except asyncio.CancelledError:
             answer = {"failed": "cancelled"}
         except (Exception, SystemExit) as error:
-            answer = {"failed": one_line(error)}
+            answer = {"failed": frames.error_line(error)}
         finally:
             del os.environ[variable]
         send(self._writer, {"id": number, **answer})
@@ -354,7 +337,10 @@ async def serve(connection: socket.socket) -> None:
             finally:
                 await rollouts.close()
     except Exception as error:
-        send(writer, {"failed": f"cannot load taskset {request['taskset']!r} ({one_line(error)})"})
+        send(
+            writer,
+            {"failed": f"cannot load taskset {request['taskset']!r} ({frames.error_line(error)})"},
+        )
     finally:
         writer.close()
 
