@@ -90,15 +90,11 @@ def plain_signs(text: str) -> str:
         )
         text = _COMBINING_DOT.sub(r"\\dot{\1}", text)
         text = _RAISED.sub(
-            lambda raised_match: _power(
-                "^", "".join(_SUPERSCRIPTS[sign] for sign in raised_match[0])
-            ),
+            lambda match: _power("^", "".join(_SUPERSCRIPTS[sign] for sign in match[0])),
             text,
         )
         text = _LOWERED.sub(
-            lambda lowered_match: _power(
-                "_", "".join(_SUBSCRIPTS[sign] for sign in lowered_match[0])
-            ),
+            lambda match: _power("_", "".join(_SUBSCRIPTS[sign] for sign in match[0])),
             text,
         )
         text = _IDEOGRAPH_THEN_NUMBER.sub(" ", "".join(map(_sign, text)))

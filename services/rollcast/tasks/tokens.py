@@ -104,10 +104,10 @@ def end_token_ids(model: Model, tokenizer: Tokenizer) -> frozenset[int]:
     with suppress(OSError):  # many models have no such file
         values.append(GenerationConfig.from_pretrained(model.path).eos_token_id)
     return frozenset(
-        token_id
+        token
         for value in values
-        for token_id in (value if isinstance(value, list) else [value])
-        if token_id is not None
+        for token in (value if isinstance(value, list) else [value])
+        if token is not None
     )
 
 
