@@ -81,3 +81,22 @@ class LiveEnvironment(Protocol):
 
         Empty = it gives no number.
         """
+
+
+class Environments(Protocol):
+    """The environments of one generator."""
+
+    async def acquire(self, name: str) -> LiveEnvironment:
+        """An environment of `tasks.environments` that is free, or a new one.
+
+        Raises EnvironmentFailedError.
+        """
+
+    async def release(self, environment: LiveEnvironment, *, is_reusable: bool) -> None:
+        """Give it back after an episode.
+
+        Not reusable: it is ended, with every process that it started.
+        """
+
+    async def close(self) -> None:
+        """End all."""

@@ -22,7 +22,7 @@ def missing_in_cluster(settings: Sequence[EnvironmentSettings]) -> list[str]:
 
 
 class EnvironmentsOfRun:
-    """The environments of a generator, except those whose programs take the turns themselves."""
+    """The `Environments` of a generator, except those whose programs take the turns themselves."""
 
     def __init__(
         self,
@@ -52,9 +52,7 @@ class EnvironmentsOfRun:
         return environment
 
     async def release(self, environment: LiveEnvironment, *, is_reusable: bool) -> None:
-        """Give it back after an episode. Not reusable: it is ended, with every process that it
-        started.
-        """
+        """Give it back after an episode."""
         await self._sources[self._names.pop(environment)].release(
             environment, is_reusable=is_reusable
         )

@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 from rollcast.chat.base import ChatRenderer
 from rollcast.config.environments.settings import EnvironmentSettings
-from rollcast.environments.base import LiveEnvironment
-from rollcast.environments.of_run import EnvironmentsOfRun
+from rollcast.environments.base import Environments, LiveEnvironment
 from rollcast.rollouts.environment_metrics import bound_metrics
 from rollcast.telemetry import episode_metrics
 from rollcast.telemetry.exporter import Exporter
@@ -33,7 +32,7 @@ log = get_logger()
 class EpisodeParts:
     """Environments, the chat format, the engine's slots, and the counts."""
 
-    environments: EnvironmentsOfRun
+    environments: Environments
     renderer: ChatRenderer
     settings: Mapping[str, EnvironmentSettings]
     """By the environment's name."""
