@@ -75,12 +75,14 @@ class LiveEnvironment(Protocol):
 
     async def reward(self) -> float | None:
         """The reward of the episode in [0, 1]. None = the verifier rewards."""
+        return None
 
     async def metrics(self) -> Mapping[Any, Any]:
         """The environment's own numbers of the episode by name, not checked.
 
         Empty = it gives no number.
         """
+        return {}
 
 
 class Environments(Protocol):

@@ -10,7 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from rollcast.config.environments.tool_set import ToolSet
-from rollcast.environments.base import EnvironmentFailedError, Opening, ToolResult, ToolSchema
+from rollcast.environments.base import (
+    EnvironmentFailedError,
+    LiveEnvironment,
+    Opening,
+    ToolResult,
+    ToolSchema,
+)
 from rollcast.environments.containers.container import END_ALL, Container
 from rollcast.environments.containers.errors import ContainerError, SpoiledError
 from rollcast.environments.containers.pool import ContainerPool
@@ -51,8 +57,10 @@ def container_tool_schemas(names: tuple[str, ...]) -> tuple[ToolSchema, ...]:
     return tuple(schemas)
 
 
-class ContainerTools:
-    """A LiveEnvironment: the functions of a set of tools, in containers of a pool."""
+class ContainerTools(LiveEnvironment):
+    """The functions of a set of tools, in containers of a pool. The verifier of the data set
+    rewards.
+    """
 
     def __init__(self, settings: ToolSet, pool: ContainerPool) -> None:
         self._settings = settings
@@ -106,14 +114,6 @@ class ContainerTools:
         overdue_seconds = seconds if output.is_overdue else None
         text = command_answer(output.text, output.code, overdue_seconds)
         return ToolResult(text, is_overdue=output.is_overdue)
-
-    async def reward(self) -> float | None:
-        """None: the verifier of the data set rewards."""
-        return None
-
-    async def metrics(self) -> Mapping[str, float]:
-        """Empty: tools have no number of an episode."""
-        return {}
 
     async def end(self) -> None:
         """End the container."""
