@@ -1,7 +1,8 @@
 """The functions of a set of tools, as the environment's process calls them."""
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from rollcast.config.errors import UserError
 from rollcast.config.own_functions import is_function, load_function
@@ -10,14 +11,23 @@ from rollcast.environments.tools.python_code import python
 from rollcast.environments.tools.search import search_over
 from rollcast.environments.tools.shell import shell_within
 
-if TYPE_CHECKING:  # a tenth of a second less for each fork server
-    from rollcast.config.environments.tool_set import ToolSet
-    from rollcast.environments.python_processes.source import PythonSource
-
 Tool = Callable[..., Any]
 PROGRAM_TOOLS = ("python", "shell")
 """Shipped tools that run what the model wrote, which may end or spoil the process it runs in: by an
 exit, an endless loop in C, all of its memory, too many processes."""
+
+
+class NamedTools(Protocol):
+    """The settings of a set of tools that its functions depend on."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def tools(self) -> tuple[str, ...]: ...
+    @property
+    def corpus(self) -> Path | None: ...
+    @property
+    def call_seconds(self) -> float: ...
 
 
 def program_tools(tools: Iterable[str]) -> tuple[str, ...]:
@@ -25,7 +35,7 @@ def program_tools(tools: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in tools if name in PROGRAM_TOOLS)
 
 
-def tool_functions(settings: "PythonSource | ToolSet") -> dict[str, Tool]:
+def tool_functions(settings: NamedTools) -> dict[str, Tool]:
     """The functions by the name under which the model calls them. Call it in their process, before
     it is locked down: modules are imported here, and the corpus is read.
 
@@ -46,7 +56,7 @@ def tool_functions(settings: "PythonSource | ToolSet") -> dict[str, Tool]:
     return functions
 
 
-def _make_shipped_tool(name: str, settings: "PythonSource | ToolSet") -> Tool:
+def _make_shipped_tool(name: str, settings: NamedTools) -> Tool:
     match name:
         case "python":
             return python
