@@ -69,9 +69,9 @@ class _Session:
                     case "call":
                         return self._call(request["tool"], request["arguments"])
                     case "metrics":
-                        return self._make_metrics_answer(self._begun.metrics)
+                        return self._make_metrics_answer(self._live_instance.metrics)
                     case _:
-                        return self._make_reward_answer(self._begun.reward)
+                        return self._make_reward_answer(self._live_instance.reward)
         except OverdueError:
             return {"overdue": True}
 
@@ -91,15 +91,15 @@ class _Session:
         return {"tools": self._definition.schemas, "opening": opening}
 
     def _call(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        function = self._begun.tools.get(tool)
+        function = self._live_instance.tools.get(tool)
         if function is None:
-            tool_names = ", ".join(self._begun.tools) or "none"
+            tool_names = ", ".join(self._live_instance.tools) or "none"
             text = f"Error: there is no tool {tool!r}; there are: {tool_names}"
             return {"text": text, "malformed": True}
         if misfit := _misfit(tool, function, arguments):
             return misfit
         answer = answer_call(lambda: self._run(function, arguments))
-        return answer | self._make_reward_answer(self._begun.call_reward)
+        return answer | self._make_reward_answer(self._live_instance.call_reward)
 
     def _call_program(
         self, programs: ProgramProcess, tool: str, arguments: Mapping[str, Any], seconds: float
@@ -107,7 +107,7 @@ class _Session:
         """No signal interrupts this: the other process keeps the deadline, and has some seconds
         more to do so.
         """
-        if misfit := _misfit(tool, self._begun.tools[tool], arguments):
+        if misfit := _misfit(tool, self._live_instance.tools[tool], arguments):
             return misfit
         try:
             return programs.call(tool, arguments, seconds)
@@ -115,7 +115,7 @@ class _Session:
             return {"ended": str(error), "overdue": error.is_overdue}
 
     @property
-    def _begun(self) -> Instance:
+    def _live_instance(self) -> Instance:
         assert self._instance is not None, "reset comes first"
         return self._instance
 
