@@ -151,5 +151,10 @@ LINKS = (
         ("docs/episodes.md",),
         "its table is compared with the check of requests",
     ),
+    Link(
+        ("testkit/tasks/hostile_programs.py",),
+        ("testkit/tasks/hostile_programs.txt",),
+        "programs that mean harm are read",
+    ),
     Link(("tests/suite/*.py",), ("tests/*.json",), "the ledger and the records are read"),
 )

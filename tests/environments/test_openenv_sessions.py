@@ -31,7 +31,7 @@ async def why_it_does_not_start(interpreter: Path | str, factory: str) -> str:
     helper = OpenEnvHelper(OpenEnvSessionEnvironment.model_validate(given), {})
     try:
         with pytest.raises(EnvironmentFailedError) as failed:
-            await helper.start({}, DESCRIBED, SAMPLING)
+            await helper.start("{}", DESCRIBED, SAMPLING)
     finally:
         await helper.close()
     return str(failed.value)
@@ -59,7 +59,7 @@ async def test_a_session_that_cannot_be_made_fails_alone(tmp_path: Path) -> None
     )
     try:
         for _ in range(2):
-            rollout = await helper.start({"task": 1}, DESCRIBED, SAMPLING)
+            rollout = await helper.start('{"task": 1}', DESCRIBED, SAMPLING)
             assert await rollout.wait(120)
             assert rollout.how_it_failed == "failed in OpenEnv"
             assert "TypeError: make() missing 1 required positional argument" in rollout.last_lines

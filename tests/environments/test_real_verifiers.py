@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from rollcast.environments.kinds.verifiers import missing
 from rollcast.environments.verifiers.__main__ import main
-from rollcast.environments.verifiers.looking import find_missing_dependency
 from testkit.verifiers_tasksets import installed_tasksets
 from tests.environments.verifiers_run import run_file, settings, why_it_does_not_start
 
@@ -80,11 +80,11 @@ async def test_seats_run_here_and_never_in_a_cloud(
 
 
 def test_a_taskset_that_is_not_installed(interpreter: Path) -> None:
-    assert find_missing_dependency(settings(interpreter)) is None
-    assert find_missing_dependency(settings(interpreter, "gym-of-nobody")) == (
-        "has no taskset 'gym-of-nobody'; install the package gym_of_nobody there, or correct "
-        "taskset"
-    )
+    assert list(missing(settings(interpreter), "environment")) == []
+    assert list(missing(settings(interpreter, "gym-of-nobody"), "environment")) == [
+        f"environment.interpreter = {interpreter}: has no taskset 'gym-of-nobody'; install the "
+        "package gym_of_nobody there, or correct taskset"
+    ]
 
 
 async def test_arguments_that_verifiers_refuses(interpreter: Path) -> None:

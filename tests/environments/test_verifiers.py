@@ -65,7 +65,7 @@ async def test_a_process_that_ends_fails_its_rollouts_and_is_started_again(tmp_p
     )
     try:
         for _ in range(2):
-            rollout = await helper.start(ROW, DESCRIBED)
+            rollout = await helper.start(ROW, DESCRIBED, {})
             assert await rollout.wait(60)
             assert rollout.how_it_failed == "failed in verifiers"
             assert rollout.last_lines == "its process ended: out of memory"
@@ -83,7 +83,7 @@ async def test_closing_ends_the_process_and_its_rollouts(tmp_path: Path) -> None
     helper = VerifiersHelper(
         settings(program(tmp_path, f"{code}time.sleep(600)"), reset_seconds=60), {}
     )
-    rollout = await helper.start(ROW, DESCRIBED)
+    rollout = await helper.start(ROW, DESCRIBED, {})
     await helper.close()
     assert rollout.has_ended
     assert not psutil.pid_exists(int(note.read_text()))
@@ -93,7 +93,9 @@ async def test_a_row_that_is_none_of_the_taskset() -> None:
     with pytest.raises(
         EnvironmentFailedError, match="its row has no field `task`; write the data set by"
     ):
-        await VerifiersHelper(settings(sys.executable), {}).start({"prompt": "what?"}, DESCRIBED)
+        await VerifiersHelper(settings(sys.executable), {}).start(
+            '{"prompt": "what?"}', DESCRIBED, {}
+        )
 
 
 def node(

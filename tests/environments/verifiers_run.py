@@ -13,7 +13,7 @@ from rollcast.environments.base import EnvironmentFailedError
 from rollcast.environments.verifiers.helper import VerifiersHelper
 
 DESCRIBED = {"model": "tiny", "base_url": "http://127.0.0.1:9/v1", "token": "secret"}
-ROW = {"task": {"prompt": "what is in the room?"}}
+ROW = json.dumps({"task": {"prompt": "what is in the room?"}})
 
 
 def settings(
@@ -27,7 +27,7 @@ async def why_it_does_not_start(interpreter: Path | str, **others: Any) -> str:
     helper = VerifiersHelper(settings(interpreter, **others), {})
     try:
         with pytest.raises(EnvironmentFailedError) as failed:
-            await helper.start(ROW, DESCRIBED)
+            await helper.start(ROW, DESCRIBED, {})
     finally:
         await helper.close()
     return str(failed.value)

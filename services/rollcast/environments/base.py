@@ -69,22 +69,20 @@ class LiveEnvironment(Protocol):
 
     async def reset(self, row: Mapping[str, Any]) -> Opening:
         """Begin an episode with the row of its prompt."""
-        ...
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Call a tool. A mistake of the model is an answer, never an exception."""
-        ...
 
     async def reward(self) -> float | None:
         """The reward of the episode in [0, 1]. None = the verifier rewards."""
-        ...
+        return None
 
     async def metrics(self) -> Mapping[Any, Any]:
         """The environment's own numbers of the episode by name, not checked.
 
         Empty = it gives no number.
         """
-        ...
+        return {}
 
 
 class Environments(Protocol):
@@ -95,15 +93,12 @@ class Environments(Protocol):
 
         Raises EnvironmentFailedError.
         """
-        ...
 
     async def release(self, environment: LiveEnvironment, *, is_reusable: bool) -> None:
         """Give it back after an episode.
 
         Not reusable: it is ended, with every process that it started.
         """
-        ...
 
     async def close(self) -> None:
         """End all."""
-        ...

@@ -21,12 +21,10 @@ class RecordTurn(Protocol):
     @property
     def follows(self) -> int | None:
         """Number of the turn that its history continues. None = no recorded one."""
-        ...
 
     @property
     def answer(self) -> Mapping[str, Any] | None:
         """None = histories are given as tokens."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +44,10 @@ class ProgramTrace(Protocol):
     @property
     def reward(self) -> float | None:
         """The package's own value, not checked. None = no reward."""
-        ...
 
     @property
     def metrics(self) -> Mapping[str, Any]:
         """Numbers of the package, not checked."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

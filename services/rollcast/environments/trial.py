@@ -34,9 +34,8 @@ async def try_each(
                 continue
             if not opening.tools:
                 cautions.append(
-                    f"environment {environment.name}: offers no tool for its first row, so that an "
-                    "episode is one "
-                    "answer; add a public method with type hints and a docstring"
+                    f"environment {environment.name}: offers no tool for its first row, so that "
+                    "an episode is one answer; add a public method with type hints and a docstring"
                 )
     finally:
         await of_run.close()

@@ -107,8 +107,7 @@ class GradingService(grading_pb2_grpc.GradingServicer):
                 self._refuse_request(
                     context,
                     f"tasks.grading.{setting} = {value:g}: this grader allows more than 0 and at "
-                    f"most {cap:g}; lower "
-                    "it, or raise it in the grader's run file",
+                    f"most {cap:g}; lower it, or raise it in the grader's run file",
                 )
         return Limits(
             request_limits.deadline_seconds,

@@ -141,8 +141,7 @@ def refuse_credentials(redis: Redis, rpc: Rpc) -> None:
         if secret is not None:
             raise UserError(
                 f"{setting} (not shown): the grader must not hold it; take it out of the grader's "
-                "run file and "
-                f"environment, and give it to the others as {variable}"
+                f"run file and environment, and give it to the others as {variable}"
             )
 
 
@@ -160,6 +159,5 @@ def prove(sandbox: Sandbox, kind: str) -> None:
     if grade.status != "ok":
         raise UserError(
             f"grader.sandbox = {kind!r}: no program can be run here (status {grade.status}); use "
-            "another runtime, or "
-            "give the grader more processor time and memory"
+            "another runtime, or give the grader more processor time and memory"
         )

@@ -2,8 +2,8 @@
 given something else.
 
 The reader says how long a message may be. A longer one raises before its content is read, and
-nothing is unpickled. Standard library alone: adapters load this file by its path, in the Python of
-another package.
+nothing is unpickled. What other people's code gives is written in bounded form. Standard library
+alone: adapters load this file by its path, in the Python of another package.
 """
 
 import json
@@ -35,6 +35,25 @@ def pack(content: bytes) -> bytes:
 
 def pack_message(message: Mapping[str, Any]) -> bytes:
     return pack(json.dumps(message).encode())
+
+
+def error_line(error: BaseException) -> str:
+    """The kind and the text of an error, in one line of bounded length."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]
+
+
+def numbers_by_name(values: Any) -> dict[str, float | None]:
+    """At most a hundred values; None for one that is no number, which the generator counts.
+
+    A package's own code may give anything.
+    """
+    named: dict[str, float | None] = {}
+    for name, value in list(values.items())[:100] if isinstance(values, dict) else ():
+        try:
+            named[str(name)[:100]] = None if isinstance(value, str | bytes) else float(value)
+        except Exception:
+            named[str(name)[:100]] = None
+    return named
 
 
 def content_size(head: bytes, max_bytes: int) -> int:

@@ -68,8 +68,7 @@ def distinct_additions(dataset: ArithmeticDataset, count: int) -> list[tuple[int
     if len(pairs) < count:
         raise UserError(
             f"tasks.dataset.size = {dataset.size}: only {len(pairs)} different additions with "
-            "evaluation included were "
-            f"found for max_digits = {dataset.max_digits}, {count} are needed; lower size or raise "
-            "max_digits"
+            f"evaluation included were found for max_digits = {dataset.max_digits}, {count} are "
+            "needed; lower size or raise max_digits"
         )
     return list(pairs)

@@ -38,8 +38,7 @@ def chat(row: Row, name: str) -> Chat:
         end = f"that ends with one by the {messages[-1].role}" if messages else "that is empty"
         raise RowError(
             f"field {name!r} holds a chat of {len(messages)} messages {end}; needs 1 to "
-            f"{MAX_MESSAGES}, the last by "
-            "the user; leave out what is to be answered"
+            f"{MAX_MESSAGES}, the last by the user; leave out what is to be answered"
         )
     return messages
 

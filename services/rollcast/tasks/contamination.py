@@ -135,9 +135,7 @@ def single(bare: Chat, verifier: str = "", answer: object = None) -> PromptQuest
     non_system_messages = [message for message in bare if message.role != "system"]
     return PromptQuestion(
         text_digest,
-        text_digest
-        if len(non_system_messages) == len(bare)
-        else _digest(normal_form(flat(non_system_messages))),
+        _digest(normal_form(flat(non_system_messages))),
         *_answer_digests(bare, verifier, answer, {}),
     )
 

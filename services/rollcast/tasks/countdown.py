@@ -23,8 +23,7 @@ if TYPE_CHECKING:  # fork servers of verifiers need no settings
 
 TEMPLATE = (
     "Using each of the numbers {numbers} exactly once, and only + - * / and brackets, write an "
-    "expression that equals "
-    "{target}. Give the expression alone on the last line."
+    "expression that equals {target}. Give the expression alone on the last line."
 )
 _OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 _SYNTAX: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}

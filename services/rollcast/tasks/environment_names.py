@@ -32,6 +32,5 @@ def find_environment(
     names = ", ".join(environment.name for environment in environments)
     raise UserError(
         f"{where}: field {FIELD!r} is {str(name)[:60]!r}, which is not one of tasks.environments "
-        f"({names}); correct it "
-        "or add that environment"
+        f"({names}); correct it or add that environment"
     )

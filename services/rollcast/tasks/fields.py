@@ -54,6 +54,12 @@ def checked_text(field_text: str, where: str) -> str:
     return field_text
 
 
+def shorten(text: str) -> str:
+    """The beginning of a text, for a message."""
+    longest = 60
+    return text if len(text) <= longest else f"{text[:longest]}..."
+
+
 def plain_values(row: Row) -> Row:
     """The row as JSON has it: dates and decimal numbers become text.
 
@@ -75,6 +81,5 @@ def _plain(content: Any, name: str) -> Any:
         return str(content)
     raise RowError(
         f"field {name!r} holds {type(content).__name__}, which is no JSON value, and the verifier "
-        "gets the whole row; "
-        "convert or remove it"
+        "gets the whole row; convert or remove it"
     )

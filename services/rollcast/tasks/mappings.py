@@ -106,10 +106,6 @@ def _mbpp_prompt(row: Row) -> Chat:
     return make_chat(text(row, "prompt") + "\n\nIt must pass these tests:\n" + "\n".join(tests))
 
 
-def _humaneval_prompt(row: Row) -> Chat:
-    return make_chat(f"Complete this function:\n```python\n{text(row, 'prompt')}\n```")
-
-
 def _knights(row: Row) -> dict[str, str]:
     names = value(row, "names")
     solution = value(row, "solution")
@@ -145,7 +141,7 @@ MAPPINGS: dict[MappingName, Mapping] = {
         Hub("lighteval/code_generation_lite", "v6", "test"),
     ),
     "humaneval": Mapping(
-        _humaneval_prompt,
+        lambda row: make_chat(f"Complete this function:\n```python\n{text(row, 'prompt')}\n```"),
         code_tests.humaneval,
         "code",
         FUNCTION_TEMPLATE,

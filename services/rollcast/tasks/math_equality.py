@@ -137,8 +137,8 @@ def _comparable(gold: Any, answer: Any, gold_text: str, answer_text: str) -> tup
     if _clash(values[0], kinds[0], values[1], kinds[1]):
         return None
     if sorted(map(str, kinds)) == ["list", "tuple"]:
-        gold = _as_tuple(values[0])
-        answer = _as_tuple(values[1])
+        gold = Tuple(*_members(values[0]))
+        answer = Tuple(*_members(values[1]))
     decimals = [_decimals(gold, gold_text), _decimals(answer, answer_text)]
     if not any(decimals) and not _has_floats(gold) and not _has_floats(answer):
         return gold, answer
@@ -180,10 +180,6 @@ def _members(expression: Any) -> list[Any]:
     if isinstance(expression, Interval):
         return [expression.start, expression.end]
     return list(getattr(expression, "_unsorted_args", expression.args))
-
-
-def _as_tuple(expression: Any) -> Any:
-    return Tuple(*_members(expression))
 
 
 def _clash(gold: Any, gold_kind: Kind | None, answer: Any, answer_kind: Kind | None) -> bool:

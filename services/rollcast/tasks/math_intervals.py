@@ -10,8 +10,8 @@ _RELATION = re.compile(
 )
 _SIGNS = {
     "\\leqslant": "<=", "\\leqq": "<=", "\\leq": "<=", "\\le": "<=", "\\geqslant": ">=",
-    "\\geqq": ">=", "\\geq": ">=",
-    "\\ge": ">=", "\\lt": "<", "\\gt": ">", "\\neq": "!=", "\\ne": "!=",
+    "\\geqq": ">=", "\\geq": ">=", "\\ge": ">=", "\\lt": "<", "\\gt": ">", "\\neq": "!=",
+    "\\ne": "!=",
 }  # fmt: skip
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "!=": "!=", "=": "="}
 _VARIABLE = re.compile(r"[A-Za-z](?:_\{?\w{1,3}\}?)?|\\(?:theta|alpha|beta|lambda|phi|mu)")
@@ -117,7 +117,7 @@ def _chain(text: str) -> tuple[str, list[tuple[str, str]]] | None:
         and _VARIABLE.fullmatch(terms[1])
         and terms[0]
         and terms[2]
-        and _one_way(signs)
+        and {sign[0] for sign in signs} in ({"<"}, {">"})
     ):
         variable = terms[1]
         relations = [(_FLIPPED[signs[0]], terms[0]), (signs[1], terms[2])]
@@ -129,10 +129,6 @@ def _chain(text: str) -> tuple[str, list[tuple[str, str]]] | None:
         if re.search(rf"(?<![A-Za-z]){re.escape(variable)}(?![A-Za-z])", bare)
         else (variable, relations)
     )
-
-
-def _one_way(signs: list[str]) -> bool:
-    return {sign[0] for sign in signs} in ({"<"}, {">"})
 
 
 def _make_interval(relations: list[tuple[str, str]]) -> str | None:

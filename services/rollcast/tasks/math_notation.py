@@ -15,17 +15,13 @@ MAX_EXPONENT = 400
 MAX_PERIOD_DIGITS = 60
 _SIGNS = {
     "−": "-", "‐": "-", "‑": "-", "‒": "-", "–": "-", "﹣": "-", "×": r"\times ", "⋅": r"\cdot ",
-    "·": r"\cdot ",
-    "∙": r"\cdot ", "÷": r"\div ", "∕": "/", "⁄": "/", "√": r"\sqrt ", "∞": r"\infty ",
-    "π": r"\pi ", "≤": r"\le ",
-    "≦": r"\le ", "⩽": r"\le ", "≥": r"\ge ", "≧": r"\ge ", "⩾": r"\ge ", "≠": r"\ne ",
-    "≈": r"\approx ",
-    "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∅": r"\emptyset ", "±": r"\pm ", "°": r"^\circ ",
-    "º": r"^\circ ",
+    "·": r"\cdot ", "∙": r"\cdot ", "÷": r"\div ", "∕": "/", "⁄": "/", "√": r"\sqrt ",
+    "∞": r"\infty ", "π": r"\pi ", "≤": r"\le ", "≦": r"\le ", "⩽": r"\le ", "≥": r"\ge ",
+    "≧": r"\ge ", "⩾": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "∪": r"\cup ", "∩": r"\cap ",
+    "∈": r"\in ", "∅": r"\emptyset ", "±": r"\pm ", "°": r"^\circ ", "º": r"^\circ ",
     "˚": r"^\circ ", "℃": r"^\circ C", "℉": r"^\circ F", "ℝ": r"\mathbb{R}", "…": "...", "。": ".",
-    "∨": r"\lor ",
-    "∧": r"\land ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "λ": r"\lambda ",
-    "φ": r"\phi ",
+    "∨": r"\lor ", "∧": r"\land ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ",
+    "λ": r"\lambda ", "φ": r"\phi ",
 }  # fmt: skip
 _SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿ", "0123456789+-()n", strict=True))
 _SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉", "0123456789", strict=True))
@@ -94,15 +90,11 @@ def plain_signs(text: str) -> str:
         )
         text = _COMBINING_DOT.sub(r"\\dot{\1}", text)
         text = _RAISED.sub(
-            lambda raised_match: _power(
-                "^", "".join(_SUPERSCRIPTS[sign] for sign in raised_match[0])
-            ),
+            lambda match: _power("^", "".join(_SUPERSCRIPTS[sign] for sign in match[0])),
             text,
         )
         text = _LOWERED.sub(
-            lambda lowered_match: _power(
-                "_", "".join(_SUBSCRIPTS[sign] for sign in lowered_match[0])
-            ),
+            lambda match: _power("_", "".join(_SUBSCRIPTS[sign] for sign in match[0])),
             text,
         )
         text = _IDEOGRAPH_THEN_NUMBER.sub(" ", "".join(map(_sign, text)))

@@ -6,14 +6,16 @@ many evaluated prompts hold, nor those that many training prompts hold, unless h
 prompt is repeated.
 """
 
+import itertools
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from rollcast.config.datasets import Dataset, RowsDataset
 from rollcast.config.tasks import Tasks
+from rollcast.tasks.fields import shorten
 from rollcast.tasks.mappings import resolve_mapping
 from rollcast.tasks.prompt import Prompt
 from rollcast.tasks.prompts import PromptSplit
@@ -22,7 +24,6 @@ NUM_WORDS = 13
 """Words of a sequence, as in the overlap that GPT-3's authors looked for (arXiv 2005.14165,
 appendix C)."""
 MAX_PAIRS = 20
-MAX_SHOWN_CHARACTERS = 60
 _WORD = re.compile(r"\w+")
 
 Sequence = tuple[str, ...]
@@ -50,8 +51,7 @@ class NearDuplicates:
         more = f" (the first {len(self.pairs)})" if self.num_prompts > len(self.pairs) else ""
         return [
             f"tasks.dataset: {subject} a held-out or downstream prompt, {NUM_WORDS} words in a "
-            f"row{more}: {examples}; "
-            "remove rows that are copies"
+            f"row{more}: {examples}; remove rows that are copies"
         ]
 
 
@@ -60,27 +60,18 @@ def near_duplicates(tasks: Tasks, split: PromptSplit) -> NearDuplicates:
 
     Generated sets are left out: no two of their prompts are alike.
     """
-    bare = _BareTexts(tasks)
+    bare_text = _find_bare_texts(tasks)
     evaluated: list[tuple[str, set[Sequence]]] = []
     holders: defaultdict[Sequence, list[int]] = defaultdict(list)
-    for prompt in (
-        *split.held_out,
-        *(
-            downstream_prompt
-            for prompts in split.downstream.values()
-            for downstream_prompt in prompts
-        ),
-    ):
-        text = bare.find_bare_text(prompt)
+    for prompt in itertools.chain(split.held_out, *split.downstream.values()):
+        text = bare_text(prompt)
         sequences = set() if text is None else set(_sequences(_words(text)))
         for sequence in sequences:
             holders[sequence].append(len(evaluated))
         evaluated.append((text or "", sequences))
     # Evaluated prompts that may hold a sequence; what more of them hold is a phrase of their set
     rare_sequences = {sequence: places for sequence, places in holders.items() if len(places) <= 3}
-    overlapping_texts = _shared(
-        rare_sequences, (bare.find_bare_text(prompt) for prompt in split.train)
-    )
+    overlapping_texts = _shared(rare_sequences, map(bare_text, split.train))
     counts = Counter(sequence for _, sequences in overlapping_texts for sequence in sequences)
     overlaps: list[tuple[float, str, str]] = []
     for text, sequences in overlapping_texts:
@@ -149,31 +140,27 @@ def _sequences(words: list[str], known_words: set[str] | None = None) -> Iterato
             yield tuple(words[end - NUM_WORDS : end])
 
 
-class _BareTexts:
-    """Texts of prompts without the template of their data set."""
+def _find_bare_texts(tasks: Tasks) -> Callable[[Prompt], str | None]:
+    """The text of a prompt without the template of its data set; None = of a generated set."""
+    datasets: list[Dataset] = [dataset_part.dataset for dataset_part in tasks.parts]
+    datasets += [item.dataset for item in tasks.downstream]
+    template_ends = {
+        dataset.name: resolve_mapping(dataset).template.partition("{prompt}")[::2]
+        for dataset in datasets
+        if isinstance(dataset, RowsDataset)
+    }
 
-    def __init__(self, tasks: Tasks) -> None:
-        datasets: list[Dataset] = [dataset_part.dataset for dataset_part in tasks.parts]
-        datasets += [item.dataset for item in tasks.downstream]
-        self._template_ends = {
-            dataset.name: resolve_mapping(dataset).template.partition("{prompt}")[::2]
-            for dataset in datasets
-            if isinstance(dataset, RowsDataset)
-        }
-
-    def find_bare_text(self, prompt: Prompt) -> str | None:
-        """None = a prompt of a generated set."""
-        if prompt.dataset not in self._template_ends:
+    def bare_text(prompt: Prompt) -> str | None:
+        if prompt.dataset not in template_ends:
             return None
-        template_start, template_end = self._template_ends[prompt.dataset]
-        if len(prompt.messages) > 1:
-            *earlier_texts, last = (message.content for message in prompt.messages)
-            return "\n\n".join(
-                [*earlier_texts, last.removeprefix(template_start).removesuffix(template_end)]
-            )
-        return prompt.text.removeprefix(template_start).removesuffix(template_end)
+        template_start, template_end = template_ends[prompt.dataset]
+        *earlier_texts, last = (message.content for message in prompt.messages)
+        return "\n\n".join(
+            [*earlier_texts, last.removeprefix(template_start).removesuffix(template_end)]
+        )
+
+    return bare_text
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= MAX_SHOWN_CHARACTERS else f"{line[:MAX_SHOWN_CHARACTERS]}..."
+    return shorten(" ".join(text.split()))

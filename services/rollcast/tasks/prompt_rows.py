@@ -16,7 +16,7 @@ from rollcast.tasks.chats import Chat, flat, make_chat, with_last
 from rollcast.tasks.contamination import COUNTDOWN, PromptQuestion, episode, single
 from rollcast.tasks.contest_dates import why_outside_the_window
 from rollcast.tasks.environment_names import find_environment
-from rollcast.tasks.fields import Row, RowError, plain_values, value
+from rollcast.tasks.fields import Row, RowError, plain_values, shorten, value
 from rollcast.tasks.mappings import Mapping as RowMapping
 from rollcast.tasks.mappings import resolve_mapping
 from rollcast.tasks.prompt import Prompt, make_prompt, make_prompt_id, normalise, spelling
@@ -24,9 +24,6 @@ from rollcast.tasks.rows import read_rows
 from rollcast.tasks.same_answers import same_answer
 from rollcast.tasks.verifiers import CODE, is_built_in
 from rollcast.telemetry.logging import get_logger
-
-MAX_SHOWN_CHARACTERS = 60
-"""Longest answer in a message."""
 
 log = get_logger()
 
@@ -200,15 +197,6 @@ def check_agreement(first: DatasetRow, second: DatasetRow) -> None:
     if not same_answer(first.answer, second.answer):
         raise UserError(
             f"{first.where} and {second.where}: they ask the same and give different answers, "
-            f"{_shorten_answer(first.answer)} and {_shorten_answer(second.answer)}; remove one of "
+            f"{shorten(repr(first.answer))} and {shorten(repr(second.answer))}; remove one of "
             "the two rows"
         )
-
-
-def _shorten_answer(answer: Any) -> str:
-    answer_text = repr(answer)
-    return (
-        answer_text
-        if len(answer_text) <= MAX_SHOWN_CHARACTERS
-        else f"{answer_text[:MAX_SHOWN_CHARACTERS]}..."
-    )

@@ -129,14 +129,9 @@ def _hold_out(
     train: list[DatasetRow] = []
     held_out: list[DatasetRow] = []
     for number, (dataset_part, rows) in enumerate(zip(tasks.parts, parts, strict=True)):
-        held_out_keys = _choose_held_out(
-            rows,
-            tasks.held_out_prompts(dataset_part),
-            f"tasks.dataset.parts.{number}",
-            dataset_part,
-            tasks.evaluation.seed,
-            spellings,
-        )
+        num_held_out = tasks.held_out_prompts(dataset_part)
+        _check_size(len(rows), num_held_out, f"tasks.dataset.parts.{number}", dataset_part)
+        held_out_keys = _draw_keys(rows, num_held_out, tasks.evaluation.seed, spellings)
         train += [training_row for key, training_row in rows.items() if key not in held_out_keys]
         held_out += [held_out_row for key, held_out_row in rows.items() if key in held_out_keys]
     return train, held_out
@@ -147,52 +142,43 @@ def check_prompts(split: PromptSplit, prompts_per_step: int) -> None:
     if len(split.train) < prompts_per_step:
         raise UserError(
             f"recipe.prompts_per_step = {prompts_per_step}: there are only {len(split.train)} "
-            "training prompts, and a "
-            "step would hold one twice; lower it or use more data"
+            "training prompts, and a step would hold one twice; lower it or use more data"
         )
 
 
-def _choose_held_out(
-    by_key: dict[str, DatasetRow],
-    num_held_out: int,
-    field: str,
-    dataset_part: Part,
-    seed: int,
-    spellings: Mapping[bytes, int],
-) -> set[str]:
-    if not by_key and isinstance(dataset_part.dataset, RowsDataset):
+def _check_size(num_rows: int, num_held_out: int, field: str, dataset_part: Part) -> None:
+    """Raises UserError if too few rows are left for training."""
+    if not num_rows and isinstance(dataset_part.dataset, RowsDataset):
         source = dataset_part.dataset.path or dataset_part.dataset.mapping
         raise UserError(
             f"tasks.dataset.path = {source}: holds no rows that could be asked; give one with rows"
         )
-    if len(by_key) <= num_held_out:
+    if num_rows <= num_held_out:
         setting = (
             "tasks.evaluation.num_prompts" if dataset_part.held_out is None else f"{field}.held_out"
         )
         raise UserError(
             f"{setting} = {num_held_out}: data set {dataset_part.dataset.name!r} has only "
-            f"{len(by_key)} different "
-            "prompts and some must be left for training; lower it or add rows"
+            f"{num_rows} different prompts and some must be left for training; lower it or add rows"
         )
-    return _draw_keys(by_key, num_held_out, seed, spellings)
 
 
 def _draw_keys(
     by_key: dict[str, DatasetRow],
     count: int,
     seed: int,
-    spellings: Mapping[bytes, int] | None = None,
+    spellings: Mapping[bytes, int] = {},
 ) -> set[str]:
     """`count` keys by the seed and their prompts' own texts, first those that no other row spells
     otherwise.
 
-    `spellings`: how many rows ask each question. None = it does not matter.
+    `spellings`: how many rows ask each question. Empty = it does not matter.
     """
 
     def order(key: str) -> tuple[bool, str, str]:
         """Rows of environments may share a text; their ids differ."""
         dataset_row = by_key[key]
-        has_others = spellings is not None and spellings.get(dataset_row.question.main, 1) > 1
+        has_others = spellings.get(dataset_row.question.main, 1) > 1
         return (
             has_others,
             digest(f"{seed}/{spelling(dataset_row.prompt.text)}"),

@@ -129,10 +129,8 @@ def _hub(dataset: HuggingfaceDataset, hub: Hub | None) -> Iterator[tuple[str, Ro
     except Exception as error:  # the hub, its cache and every builder raise arbitrary exceptions
         sentence = (
             f"tasks.dataset.path = {home.path}: split {split!r} cannot be loaded from the Hugging "
-            "Face hub "
-            f"({' '.join(str(error).split())[:300]}); check name, config and split, and that the "
-            "hub or its cache is "
-            "within reach"
+            f"Face hub ({' '.join(str(error).split())[:300]}); check name, config and split, and "
+            "that the hub or its cache is within reach"
         )
         if datasets.config.HF_HUB_OFFLINE:  # the library says "connection" then, too
             raise UserError(sentence) from error

@@ -27,8 +27,8 @@ from rollcast.tasks.template_sizes import (
 
 _UNWRITTEN = {
     "abs", "attr", "batch", "count", "d", "default", "first", "float", "int", "items", "last",
-    "length", "list", "map",
-    "random", "reject", "rejectattr", "reverse", "select", "selectattr", "slice",
+    "length", "list", "map", "random", "reject", "rejectattr", "reverse", "select", "selectattr",
+    "slice",
 }  # fmt: skip
 """Filters that do not write their subject as text and compare nothing in it."""
 _call_operation = ImmutableSandboxedEnvironment.call_binop

@@ -58,12 +58,10 @@ def check_thinking(prompt: str, length_control: LengthControl) -> None:
     if length_control.end_of_thinking != THINK_END:
         raise UserError(
             f"{setting}.end_of_thinking = {length_control.end_of_thinking!r}: the prompt asks for "
-            "thinking ending in "
-            f"{THINK_END}; set that"
+            f"thinking ending in {THINK_END}; set that"
         )
     if THINK_END not in length_control.phrase:
         raise UserError(
             f"{setting}.phrase = {length_control.phrase!r}: does not end the thinking that the "
-            "prompt asks for; add "
-            f"{THINK_END} to it"
+            f"prompt asks for; add {THINK_END} to it"
         )

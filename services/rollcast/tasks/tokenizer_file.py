@@ -40,8 +40,7 @@ class TokenizerFile:
         except Exception as error:  # the library raises a bare Exception
             raise UserError(
                 f"model.path = {model}: no tokenizer can be read there "
-                f"({' '.join(str(error).split())[:200]}); "
-                "give the folder of a Hugging Face model"
+                f"({' '.join(str(error).split())[:200]}); give the folder of a Hugging Face model"
             ) from error
 
     def count(self, text: str) -> int:

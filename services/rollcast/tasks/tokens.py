@@ -28,8 +28,7 @@ from rollcast.tasks.vocabulary import NUM_ROWS, check_token_ids, read_num_rows
 
 THINK_SYSTEM = (
     "The assistant first thinks about the user's question and then answers it. It thinks between "
-    f"{THINK_START} and "
-    f"{THINK_END}; the answer follows after {THINK_END}."
+    f"{THINK_START} and {THINK_END}; the answer follows after {THINK_END}."
 )
 
 
@@ -63,8 +62,7 @@ def load_tokenizer(model: Model) -> Tokenizer:
         raise refused_by_the_world(
             error,
             f"model.path = {model.path}: no tokenizer can be read there "
-            f"({' '.join(str(error).split())[:200]}); "
-            "give the folder of a Hugging Face model",
+            f"({' '.join(str(error).split())[:200]}); give the folder of a Hugging Face model",
         ) from error
     _note_num_rows(tokenizer, model)
     return cast(Tokenizer, tokenizer)
@@ -106,10 +104,10 @@ def end_token_ids(model: Model, tokenizer: Tokenizer) -> frozenset[int]:
     with suppress(OSError):  # many models have no such file
         values.append(GenerationConfig.from_pretrained(model.path).eos_token_id)
     return frozenset(
-        token_id
+        token
         for value in values
-        for token_id in (value if isinstance(value, list) else [value])
-        if token_id is not None
+        for token in (value if isinstance(value, list) else [value])
+        if token is not None
     )
 
 

@@ -116,8 +116,7 @@ def _constant(name: str, rewards: list[float], *, with_right_ones: bool) -> list
     )
     return [
         f"verifier {name}: gives {rewards[0]:g} to each of {len(rewards)} completions ({graded}), "
-        "and nothing is "
-        f"learnt from equal rewards; {remedy}"
+        f"and nothing is learnt from equal rewards; {remedy}"
     ]
 
 

@@ -164,8 +164,7 @@ def _find_installed(name: str) -> Verifier:
     names = ", ".join(sorted({*BUILT_IN, *installed.names}))
     raise UserError(
         f"tasks.dataset.verifier = {name!r}: neither built in nor installed here; choose one of "
-        f"{names}, install its "
-        "package, or name a function as ./reward.py:grade"
+        f"{names}, install its package, or name a function as ./reward.py:grade"
     )
 
 

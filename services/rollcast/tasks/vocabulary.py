@@ -37,8 +37,6 @@ def without_row(path: str, token: str, token_id: int, rows: int, text: str) -> U
     excerpt = text[max(0, token_start - MAX_SHOWN_CHARACTERS // 2) :][:MAX_SHOWN_CHARACTERS]
     return UserError(
         f"model.path = {path}: the tokenizer makes token {token_id} of {token!r} in the prompt "
-        f"{excerpt!r}, and the "
-        f"model has embeddings for {rows} tokens, 0 to {rows - 1}; remove {token!r} from the "
-        "prompts, or give a model "
-        "with a row for each token of its tokenizer"
+        f"{excerpt!r}, and the model has embeddings for {rows} tokens, 0 to {rows - 1}; remove "
+        f"{token!r} from the prompts, or give a model with a row for each token of its tokenizer"
     )

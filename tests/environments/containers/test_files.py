@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rollcast.config.environments.container import ContainerSettings
-from rollcast.environments.containers.container import ContainerError, SpoiledError
 from rollcast.environments.containers.engines import find_engine
+from rollcast.environments.containers.errors import ContainerError, SpoiledError
 from rollcast.environments.containers.pool import ContainerPool
 from testkit.containers import IMAGE, START_SECONDS
 from tests.environments.engines_under_test import EngineUnderTest

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rollcast.config.environments.container import ContainerSettings
-from rollcast.environments.containers.container import SpoiledError
+from rollcast.environments.containers.errors import SpoiledError
 from rollcast.environments.containers.pods.command import (
     LostCommandError,
     RefusedCommandError,

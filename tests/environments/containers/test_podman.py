@@ -19,8 +19,8 @@ from rollcast.config.environments.container import ContainerSettings
 from rollcast.environments.containers.abandoned import remove_abandoned_containers
 from rollcast.environments.containers.archives import check_archive, pack_folder, unpack_file
 from rollcast.environments.containers.check import missing_limits
-from rollcast.environments.containers.container import ContainerError, SpoiledError
 from rollcast.environments.containers.engines import missing_for_containers
+from rollcast.environments.containers.errors import ContainerError, SpoiledError
 from rollcast.environments.containers.podman import Podman
 from rollcast.environments.containers.podman_arguments import podman_command
 from testkit.containers import (

@@ -21,8 +21,9 @@ import pytest_asyncio
 
 from rollcast.config.environments.container import ContainerSettings
 from rollcast.config.environments.tool_set import ToolSet
-from rollcast.environments.containers.container import Container, ContainerError, SpoiledError
+from rollcast.environments.containers.container import Container
 from rollcast.environments.containers.engines import find_engine, missing_for_containers
+from rollcast.environments.containers.errors import ContainerError, SpoiledError
 from rollcast.environments.containers.pods.engine import Kubernetes
 from rollcast.environments.containers.pods.enter_pod import __file__ as entering
 from rollcast.environments.containers.pods.manifest import owner

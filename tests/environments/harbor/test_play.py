@@ -21,8 +21,8 @@ import pytest
 
 from rollcast.config.environments.container import ContainerSettings
 from rollcast.config.environments.harbor import HarborEnvironment
-from rollcast.environments.containers.container import ContainerError, SpoiledError
 from rollcast.environments.containers.engines import find_engine
+from rollcast.environments.containers.errors import ContainerError, SpoiledError
 from rollcast.environments.harbor.grading import prepare
 from rollcast.environments.harbor.images import make_image, task_image
 from rollcast.environments.harbor.play import EXIT_NO_VERDICT

@@ -13,7 +13,7 @@ import pytest
 from rollcast.config.environments.container import ContainerSettings
 from rollcast.config.environments.harbor import HarborEnvironment
 from rollcast.config.errors import UserError
-from rollcast.environments.containers.container import SpoiledError
+from rollcast.environments.containers.errors import SpoiledError
 from rollcast.environments.harbor.grading import parse_reward
 from rollcast.environments.harbor.images import task_image
 from rollcast.environments.harbor.play import task_folder, task_settings

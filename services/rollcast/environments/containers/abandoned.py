@@ -11,12 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rollcast.environments.containers.check import run_podman
+
 LABEL = "rollcast.owner"
-
-
-def owner_label() -> str:
-    """The label of this process's containers: its number and the time at which it began."""
-    return f"{LABEL}={process_identity()}"
+"""Label whose value is the identity of the process that started the container."""
 
 
 def process_identity() -> str:
@@ -33,22 +31,16 @@ def is_gone(process: str) -> bool:
 def remove_abandoned_containers(podman: Sequence[str]) -> int:
     """Remove containers whose process has ended; returns their number. Never raises."""
     try:
-        listed = _run([*podman, "ps", "--all", "--filter", f"label={LABEL}", "--format", "json"])
+        listed = run_podman(
+            [*podman, "ps", "--all", "--filter", f"label={LABEL}", "--format", "json"]
+        )
         names = [record["Names"][0] for record in json.loads(listed) if _is_abandoned(record)]
+        # Within a minute, however many there are
         if names:
-            _run([*podman, "rm", "--force", "--volumes", "--time", "0", "--ignore", *names])
+            run_podman([*podman, "rm", "--force", "--volumes", "--time", "0", "--ignore", *names])
         return len(names)
     except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError):
         return 0
-
-
-def _run(command: Sequence[str]) -> bytes:
-    """Return the output. Raises OSError and SubprocessError."""
-    # Longest wait for podman; it may remove many
-    completed = subprocess.run(  # noqa: S603  # podman
-        command, capture_output=True, timeout=60.0, check=True
-    )
-    return completed.stdout
 
 
 def _is_abandoned(record: dict[str, Any]) -> bool:

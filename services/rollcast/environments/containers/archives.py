@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from rollcast.environments.containers.container import ContainerError, SpoiledError
+from rollcast.environments.containers.errors import ContainerError, SpoiledError
 
 
 def pack_folder(folder: Path) -> bytes:

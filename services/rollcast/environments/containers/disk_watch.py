@@ -6,10 +6,8 @@ start -> every few seconds: its folder of this machine is measured -> too much: 
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
-from pathlib import Path
 
-from rollcast.environments.containers.container import ContainerError
+from rollcast.environments.containers.errors import ContainerError
 from rollcast.environments.containers.podman_container import PodmanContainer
 from rollcast.environments.python_processes.disk_use import DiskLimits, excess, open_unchanged
 
@@ -25,7 +23,9 @@ async def watch_disk(container: PodmanContainer, max_bytes: int) -> None:
             places = places or await container.watched_places()
             if places is not None:
                 folder, process_lists = places
-                processes = _process_ids(process_lists)
+                processes = [
+                    int(line) for file in process_lists for line in file.read_text().split()
+                ]
                 reason = await asyncio.to_thread(
                     excess, folder, processes, limits, opened_by=open_unchanged
                 )
@@ -34,7 +34,3 @@ async def watch_disk(container: PodmanContainer, max_bytes: int) -> None:
                     return
         # How often a container is measured
         await asyncio.sleep(5.0)
-
-
-def _process_ids(process_lists: Sequence[Path]) -> list[int]:
-    return [int(line) for file in process_lists for line in file.read_text().split()]

@@ -8,11 +8,8 @@ import contextlib
 from collections.abc import Sequence
 from typing import IO
 
-from rollcast.environments.containers.bounded_output import BoundedOutput
-from rollcast.environments.containers.container import (
-    CommandOutput,
-    ContainerError,
-)
+from rollcast.environments.bounded_output import CommandOutput
+from rollcast.environments.containers.errors import ContainerError
 from rollcast.processes.tree import kill_group
 
 
@@ -39,9 +36,7 @@ async def run_host_command(
         )
     except (OSError, ValueError) as error:  # too long for one argument, or a NUL in it
         raise ContainerError(f"{command[0]} cannot be started: {error}") from error
-    content = bytearray()
-    output = BoundedOutput(max_bytes)
-    is_overdue = False
+    output = CommandOutput(max_bytes, output_file)
     try:
         async with asyncio.timeout(seconds):
             if isinstance(stdin, bytes):
@@ -49,13 +44,10 @@ async def run_host_command(
             assert process.stdout is not None
             # Bytes of one read of a pipe
             while chunk := await process.stdout.read(1 << 16):
-                if output_file is None:
-                    content += output.keep(chunk)
-                else:
-                    output_file.write(output.keep(chunk))
+                output.add(chunk)
             await process.wait()
     except TimeoutError:
-        is_overdue = True
+        output.is_overdue = True
     finally:
         if process.returncode is None:
             kill_group(process.pid)
@@ -66,8 +58,8 @@ async def run_host_command(
     except TimeoutError:
         raise ContainerError(f"{command[0]} cannot be killed") from None
     # A signal as a shell reports it
-    code = code if code >= 0 else 128 - code
-    return CommandOutput(bytes(content), code, output.num_dropped, is_overdue)
+    output.code = code if code >= 0 else 128 - code
+    return output
 
 
 async def _write(process: asyncio.subprocess.Process, content: bytes) -> None:

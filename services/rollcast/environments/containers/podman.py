@@ -18,10 +18,14 @@ from collections.abc import Iterator, Mapping
 
 from rollcast.config.base import CONTAINER_IMAGE
 from rollcast.config.environments.container import ContainerSettings
-from rollcast.environments.containers.abandoned import owner_label, remove_abandoned_containers
+from rollcast.environments.containers.abandoned import (
+    LABEL,
+    process_identity,
+    remove_abandoned_containers,
+)
 from rollcast.environments.containers.check import missing_for_podman, missing_podman_images
-from rollcast.environments.containers.container import ContainerError
 from rollcast.environments.containers.disk_watch import watch_disk
+from rollcast.environments.containers.errors import ContainerError
 from rollcast.environments.containers.podman_arguments import limit_arguments, podman_command
 from rollcast.environments.containers.podman_container import PodmanContainer
 
@@ -45,7 +49,8 @@ class Podman:
         name = f"rollcast-{uuid.uuid4().hex[:16]}"
         command = [
             *self._podman, "run", "--interactive", "--rm", "--pull", "never", "--name", name,
-            *("--label", owner_label(), "--timeout", str(int(self._settings.seconds))),
+            *("--label", f"{LABEL}={process_identity()}"),
+            *("--timeout", str(int(self._settings.seconds))),
             # Output that a program writes to the first process's is kept nowhere.
             *("--log-driver", "none", *limit_arguments(self._settings)),
             *(f"--env={variable}={value}" for variable, value in variables.items()),

@@ -11,24 +11,23 @@ from typing import IO
 import structlog
 
 from rollcast.config.environments.container import ContainerSettings
+from rollcast.environments.bounded_output import CommandOutput
 from rollcast.environments.containers import enter
 from rollcast.environments.containers.container import (
     COMMAND_SECONDS,
     END_ALL,
     MAKE_ROOM,
-    CommandOutput,
-    ContainerError,
-    SpoiledError,
+    Container,
 )
-from rollcast.environments.containers.files import ArchivedFiles
+from rollcast.environments.containers.errors import ContainerError, SpoiledError
 from rollcast.environments.containers.host_command import run_host_command
 from rollcast.environments.last_lines import LastLines
 
 log = structlog.get_logger()
 
 
-class PodmanContainer(ArchivedFiles):
-    """A Container."""
+class PodmanContainer(Container):
+    """A container, and the command of podman that keeps it."""
 
     def __init__(
         self,
@@ -39,8 +38,7 @@ class PodmanContainer(ArchivedFiles):
         settings: ContainerSettings,
     ) -> None:
         """keeper: the command that started it, and ends with it. stdin: ends it when closed."""
-        super().__init__(settings)
-        self._name = name
+        super().__init__(name, settings)
         self._podman = list(podman)
         self._keeper = keeper
         self._stdin: int | None = stdin
@@ -49,10 +47,6 @@ class PodmanContainer(ArchivedFiles):
         """Ends it if its files take too much."""
         self.end_reason = ""
         """Why it was ended for a deed of its programs; empty = it was not."""
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     async def has_ended(self) -> bool:
         return self.is_over
@@ -68,7 +62,7 @@ class PodmanContainer(ArchivedFiles):
         while asyncio.get_running_loop().time() < deadline:
             if self.is_over:
                 raise ContainerError(f"it cannot be started: {await self._failure()}")
-            if (await self._ask("exec", self._name, "/bin/sh", "-c", ":")).code == 0:
+            if (await self._ask("exec", self.name, "/bin/sh", "-c", ":")).code == 0:
                 return
             # How often a container that is being started is looked at
             await asyncio.sleep(0.1)
@@ -93,7 +87,7 @@ class PodmanContainer(ArchivedFiles):
             *(f"--env={name}={value}" for name, value in variables.items()),
             *(("--user", user) if user else ()),
             *(("--workdir", folder) if folder else ()),
-            self._name,
+            self.name,
             *command,
         ]
 
@@ -115,7 +109,6 @@ class PodmanContainer(ArchivedFiles):
         return output
 
     async def end_programs(self) -> None:
-        """End every process except the first one. Raises SpoiledError if that cannot be done."""
         command = self._command_in(["/bin/sh", "-c", END_ALL], user="0")
         # A container in which this takes longer is ended
         output = await run_host_command(command, 10.0)
@@ -139,16 +132,14 @@ class PodmanContainer(ArchivedFiles):
             failure = ""
             try:
                 removal = await self._ask(
-                    *("rm", "--force", "--volumes", "--time", "0", "--ignore", self._name)
+                    *("rm", "--force", "--volumes", "--time", "0", "--ignore", self.name)
                 )
                 failure = removal.text if removal.code else ""
             except ContainerError as error:
                 failure = str(error)
             if failure:
-                log.warning("a container cannot be removed", container=self._name, reason=failure)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(COMMAND_SECONDS):
-                    await self._keeper.wait()
+                log.warning("a container cannot be removed", container=self.name, reason=failure)
+            await self._wait_for_keeper()
         if not self.is_over:
             self._keeper.kill()
         # podman's watcher may hold the output open.
@@ -160,7 +151,7 @@ class PodmanContainer(ArchivedFiles):
         processes. None = not known.
         """
         form = "{{.State.Pid}} {{.GraphDriver.Data.UpperDir}}"
-        output = await self._ask("inspect", "--format", form, self._name)
+        output = await self._ask("inspect", "--format", form, self.name)
         pid, _, folder = output.text.strip().partition(" ")
         if output.code or not Path(folder).is_absolute():
             return None
@@ -177,7 +168,7 @@ class PodmanContainer(ArchivedFiles):
         if output.code:
             raise SpoiledError(f"the folder {target} cannot be made: {output.text}")
         output = await run_host_command(
-            [*self._podman, "cp", "-", f"{self._name}:{target}"], COMMAND_SECONDS, stdin=archive
+            [*self._podman, "cp", "-", f"{self.name}:{target}"], COMMAND_SECONDS, stdin=archive
         )
         if output.code:
             await self._raise_if_gone(output)
@@ -186,32 +177,32 @@ class PodmanContainer(ArchivedFiles):
     async def _pack(
         self, path: str, max_bytes: int, output_file: IO[bytes] | None
     ) -> CommandOutput:
-        output = await run_host_command(
-            [*self._podman, "cp", f"{self._name}:{path}", "-"],
+        return await run_host_command(
+            [*self._podman, "cp", f"{self.name}:{path}", "-"],
             COMMAND_SECONDS,
             output_file=output_file,
             max_bytes=max_bytes,
         )
-        if output.is_overdue:
-            raise SpoiledError(f"{path} was not copied within {COMMAND_SECONDS:g} s")
-        return output
 
     async def _raise_if_gone(self, output: CommandOutput) -> None:
         # Codes of podman itself, of a shell that cannot start a program, and of signals
         if output.code < 125:
             return
-        state = await self._ask("inspect", "--format", "{{.State.Running}}", self._name)
+        state = await self._ask("inspect", "--format", "{{.State.Running}}", self.name)
         if state.text.strip() == "true":
             return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(COMMAND_SECONDS):
-                await self._keeper.wait()
+        await self._wait_for_keeper()
         if self.end_reason:
             raise SpoiledError(self.end_reason)
         # 137: the first process was killed, from outside or for its memory.
         if self._keeper.returncode not in (None, 0, 137):
             raise SpoiledError("its first process was ended by another one")
         raise ContainerError("it has ended")
+
+    async def _wait_for_keeper(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(COMMAND_SECONDS):
+                await self._keeper.wait()
 
     async def _ask(self, *arguments: str) -> CommandOutput:
         output = await run_host_command([*self._podman, *arguments], COMMAND_SECONDS)

@@ -10,11 +10,8 @@ from collections.abc import Mapping
 
 from rollcast.config.environments.container import ContainerSettings
 from rollcast.environments.base import EnvironmentFailedError
-from rollcast.environments.containers.container import (
-    Container,
-    ContainerEngine,
-    ContainerError,
-)
+from rollcast.environments.containers.container import Container, ContainerEngine
+from rollcast.environments.containers.errors import ContainerError
 
 
 class ContainerPool:

@@ -10,15 +10,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from rollcast.config.environments.tool_set import ToolSet
-from rollcast.environments.base import EnvironmentFailedError, Opening, ToolResult, ToolSchema
-from rollcast.environments.containers.container import (
-    END_ALL,
-    CommandOutput,
-    Container,
-    ContainerError,
-    SpoiledError,
+from rollcast.environments.base import (
+    EnvironmentFailedError,
+    LiveEnvironment,
+    Opening,
+    ToolResult,
+    ToolSchema,
 )
+from rollcast.environments.containers.container import END_ALL, Container
+from rollcast.environments.containers.errors import ContainerError, SpoiledError
 from rollcast.environments.containers.pool import ContainerPool
+from rollcast.environments.tools.answers import command_answer
 
 RUN_AND_END_ALL = f'"$@"; code=$?; {END_ALL}; exit $code'
 """Runs its arguments as a command, and then ends all processes that are left."""
@@ -55,8 +57,10 @@ def container_tool_schemas(names: tuple[str, ...]) -> tuple[ToolSchema, ...]:
     return tuple(schemas)
 
 
-class ContainerTools:
-    """A LiveEnvironment: the functions of a set of tools, in containers of a pool."""
+class ContainerTools(LiveEnvironment):
+    """The functions of a set of tools, in containers of a pool. The verifier of the data set
+    rewards.
+    """
 
     def __init__(self, settings: ToolSet, pool: ContainerPool) -> None:
         self._settings = settings
@@ -107,15 +111,9 @@ class ContainerTools:
             )
         except ContainerError as error:
             raise EnvironmentFailedError(f"its container: {error}") from error
-        return ToolResult(_answer(output, seconds), is_overdue=output.is_overdue)
-
-    async def reward(self) -> float | None:
-        """None: the verifier of the data set rewards."""
-        return None
-
-    async def metrics(self) -> Mapping[str, float]:
-        """Empty: tools have no number of an episode."""
-        return {}
+        overdue_seconds = seconds if output.is_overdue else None
+        text = command_answer(output.text, output.code, overdue_seconds)
+        return ToolResult(text, is_overdue=output.is_overdue)
 
     async def end(self) -> None:
         """End the container."""
@@ -129,11 +127,3 @@ class ContainerTools:
             ending = asyncio.create_task(self._pool.release(container))
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
-
-
-def _answer(output: CommandOutput, seconds: float) -> str:
-    text = output.text
-    if output.is_overdue:
-        return f"{text}\n[ended: the command took more than {seconds:g} s]".lstrip("\n")
-    exit_note = f"\n[exit code {output.code}]" if output.code else ""
-    return f"{text}{exit_note}".strip("\n") or "(no output)"

@@ -12,7 +12,7 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from rollcast.environments.tools.answers import cut
+from rollcast.environments.tools.answers import command_answer, cut
 
 TOOL = {
     "type": "function",
@@ -52,13 +52,11 @@ def run_in_container(command: str) -> str:
             timeout=command_seconds,
             check=False,
         )
-        return f"[ended: the command took more than {command_seconds:g} s]"
+        return command_answer("", 0, command_seconds)
     except (ValueError, OSError) as error:  # a NUL in it, or too long
         return f"Error: the command cannot be run: {error}"
     text = completed.stdout.decode("utf-8", "replace").rstrip("\n")
-    text = cut(text, 8_000)
-    exit_note = f"\n[exit code {completed.returncode}]" if completed.returncode else ""
-    return f"{text}{exit_note}".strip("\n") or "(no output)"
+    return command_answer(cut(text, 8_000), completed.returncode)
 
 
 def ask(messages: list[dict[str, Any]]) -> dict[str, Any] | None:

@@ -13,12 +13,8 @@ import math
 import time
 from collections.abc import Mapping
 
-from rollcast.environments.containers.container import (
-    COMMAND_SECONDS,
-    Container,
-    ContainerError,
-    SpoiledError,
-)
+from rollcast.environments.containers.container import COMMAND_SECONDS, Container
+from rollcast.environments.containers.errors import ContainerError, SpoiledError
 from rollcast.environments.containers.pool import ContainerPool
 from rollcast.environments.harbor.images import task_image
 from rollcast.environments.harbor.task import HarborTask, resolve_variables

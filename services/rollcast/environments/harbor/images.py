@@ -4,7 +4,6 @@ import hashlib
 import os
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 from rollcast.config.environments.container import ContainerSettings
 from rollcast.environments.containers.check import has_image, last_line, run_podman
@@ -24,7 +23,8 @@ def task_image(task: HarborTask) -> str:
         if path.is_symlink():
             digest.update(os.fsencode(path.readlink()))
         elif path.is_file():
-            digest.update(_content_digest(path))
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
     return f"localhost/rollcast-task:{digest.hexdigest()[:32]}"
 
 
@@ -52,11 +52,5 @@ def make_image(settings: ContainerSettings, task: HarborTask, field: str) -> Ite
     except (OSError, subprocess.SubprocessError) as error:
         yield (
             f"{field}: {task.name}: its image cannot be built ({last_line(error)}); correct "
-            f"{context / 'Dockerfile'}, or give container.network a network if "
-            "the build needs one"
+            f"{context / 'Dockerfile'}, or give container.network a network if the build needs one"
         )
-
-
-def _content_digest(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()

@@ -21,12 +21,9 @@ from rollcast.config.environments.container import ContainerSettings
 from rollcast.config.environments.harbor import HarborEnvironment
 from rollcast.config.errors import UserError
 from rollcast.environments.base import EnvironmentFailedError
-from rollcast.environments.containers.container import (
-    Container,
-    ContainerError,
-    SpoiledError,
-)
+from rollcast.environments.containers.container import Container
 from rollcast.environments.containers.engines import find_engine
+from rollcast.environments.containers.errors import ContainerError, SpoiledError
 from rollcast.environments.containers.pool import ContainerPool
 from rollcast.environments.harbor.grading import grade, prepare
 from rollcast.environments.harbor.images import task_image

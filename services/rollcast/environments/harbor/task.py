@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from rollcast.config.base import CONTAINER_IMAGE
 from rollcast.config.errors import UserError
 from rollcast.environments.containers.archives import pack_folder
-from rollcast.environments.containers.container import ContainerError
+from rollcast.environments.containers.errors import ContainerError
 
 ABSENT: Mapping[str, tuple[Any, ...]] = {
     "gpus": (0,), "gpu_types": ([],), "mcp_servers": ([],), "os": ("linux",), "collect": ([],),

@@ -114,7 +114,8 @@ class TracedHelper(Generic[Played]):
 
     async def play(self, request: Mapping[str, Any]) -> Played:
         """Begin a rollout. Raises EnvironmentFailedError."""
-        if self._starting is None or (self._starting.done() and not self._is_alive()):
+        is_alive = self._reading is not None and not self._reading.done()
+        if self._starting is None or (self._starting.done() and not is_alive):
             self._starting = asyncio.create_task(self._start())
         # Other rollouts wait for the same start, which must not be cancelled with this one.
         await asyncio.shield(self._starting)
@@ -139,14 +140,10 @@ class TracedHelper(Generic[Played]):
             await asyncio.wait({self._starting})
         await self._end()
 
-    def _is_alive(self) -> bool:
-        return self._reading is not None and not self._reading.done()
-
     async def _start(self) -> None:
         await self._end()
         generator_socket, program_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         interpreter = Path(self._command[0])
-        seconds = self._seconds
         # The process has a copy. With this one open, the end of the process would not be noticed.
         with program_socket:
             try:
@@ -160,11 +157,11 @@ class TracedHelper(Generic[Played]):
         reader, self._writer = await asyncio.open_connection(sock=generator_socket)
         reason: str | None = None
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(self._seconds):
                 self._writer.write(pack_message(self._loading))
                 reason = (await read(reader, MAX_ANSWER_BYTES)).get("failed")
         except TimeoutError:
-            reason = f"does not load {self._loaded} within {seconds:g} s"
+            reason = f"does not load {self._loaded} within {self._seconds:g} s"
         except (OSError, asyncio.IncompleteReadError):
             await self._program.wait(CANCEL_SECONDS)
             reason = (

@@ -6,7 +6,7 @@ Of Rollcast the adapter loads only files that import the standard library alone.
 import json
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,13 +26,13 @@ def adapter_command(interpreter: Path, adapter: ModuleType, subcommand: str) -> 
     return [str(interpreter), "-I", str(Path(str(adapter.__file__)).resolve()), subcommand]
 
 
-def why_unfit(command: Sequence[str], request: Mapping[str, Any]) -> str | None:
+def why_unfit(interpreter: Path, adapter: ModuleType, request: Mapping[str, Any]) -> str | None:
     """The failure that `look` of an adapter reports, to be read after the interpreter's path; None
     = no failure.
     """
     try:
         done = subprocess.run(  # noqa: S603  # the user's own interpreter
-            command,
+            adapter_command(interpreter, adapter, "look"),
             input=json.dumps(request),
             capture_output=True,
             text=True,

@@ -18,15 +18,12 @@ class LiveSource(Protocol):
 
     async def acquire(self) -> LiveEnvironment:
         """An environment that is free, or a new one. Raises EnvironmentFailedError."""
-        ...
 
     async def release(self, environment: Any, *, is_reusable: bool) -> None:
         """Take back what `acquire` gave."""
-        ...
 
     async def close(self) -> None:
         """End all."""
-        ...
 
 
 class SessionProgram(Protocol):
@@ -38,30 +35,24 @@ class SessionProgram(Protocol):
     @property
     def how_it_failed(self) -> str:
         """Empty = it has not."""
-        ...
 
     @property
     def exit_code(self) -> int | None:
         """The exit code as a shell reports it. None = the program runs, or shares its process."""
-        ...
 
     @property
     def is_ended_by_another(self) -> bool:
         """Whether it was ended with its process, because another episode did not end."""
-        ...
 
     @property
     def last_lines(self) -> str:
         """The end of its output, in one line."""
-        ...
 
     async def wait(self, seconds: float) -> bool:
         """Wait for its end; returns whether it has ended."""
-        ...
 
     async def end(self) -> None:
         """End it and everything that it started."""
-        ...
 
 
 class TracedProgram(SessionProgram, Protocol):
@@ -70,11 +61,9 @@ class TracedProgram(SessionProgram, Protocol):
     @property
     def unusable(self) -> str:
         """Why its trace cannot be trained; empty = it can."""
-        ...
 
     def trace(self) -> ProgramTrace | None:
         """None = it has not ended, or has failed. Raises EnvironmentFailedError."""
-        ...
 
 
 class ProgramSource(Protocol):
@@ -88,11 +77,9 @@ class ProgramSource(Protocol):
         row: the task's row as JSON. described: the session (base_url, token, reward_url, model,
         session). sampling: the run's temperature, top_p and top_k.
         """
-        ...
 
     async def close(self) -> None:
         """End what the programs share."""
-        ...
 
 
 Join = Callable[[SampledRecord, Any], TracedLoss]

@@ -12,8 +12,7 @@ def missing(settings: OpenEnvEnvironment, field: str) -> Iterator[str]:
     if shutil.which(settings.interpreter) is None:
         yield (
             f"{field}.interpreter = {settings.interpreter}: is no program; give the python of the "
-            "virtual "
-            "environment in which openenv is installed"
+            "virtual environment in which openenv is installed"
         )
 
 

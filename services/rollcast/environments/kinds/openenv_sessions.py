@@ -1,18 +1,17 @@
 """Harness sessions of OpenEnv, each in a process of its own virtual environment."""
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from rollcast.config.environments.openenv_sessions import OpenEnvSessionEnvironment
+from rollcast.environments.harness.interpreter import why_unfit
 from rollcast.environments.kinds.kind import Surroundings
 from rollcast.environments.kinds.lookup import missing_function
+from rollcast.environments.openenv_sessions import adapter
 from rollcast.environments.openenv_sessions.helper import (
     OpenEnvHelper,
-    OpenEnvRollout,
     OpenEnvTrace,
 )
 from rollcast.environments.openenv_sessions.join import traced_loss
-from rollcast.environments.openenv_sessions.looking import find_missing_dependency
 from rollcast.environments.traces import (
     SampledRecord,
     TraceDisagreementError,
@@ -23,12 +22,12 @@ from rollcast.environments.traces import (
 
 def missing(settings: OpenEnvSessionEnvironment, field: str) -> Iterator[str]:
     yield from missing_function(f"{field}.factory", settings.factory)
-    if (problem := find_missing_dependency(settings)) is not None:
+    if problem := why_unfit(settings.interpreter, adapter, {"factory": settings.factory}):
         yield f"{field}.interpreter = {settings.interpreter}: {problem}"
 
 
-def start(settings: OpenEnvSessionEnvironment, surroundings: Surroundings) -> "OpenEnvPrograms":
-    return OpenEnvPrograms(settings, surroundings)
+def start(settings: OpenEnvSessionEnvironment, surroundings: Surroundings) -> OpenEnvHelper:
+    return OpenEnvHelper(settings, surroundings.variables)
 
 
 def join(record: SampledRecord, trace: OpenEnvTrace) -> TracedLoss:
@@ -46,19 +45,3 @@ def join(record: SampledRecord, trace: OpenEnvTrace) -> TracedLoss:
     if sum(map(len, loss.masked.values())) > max_ranges:
         raise UnusableTraceError(f"has loss masks of more than {max_ranges} parts")
     return loss
-
-
-class OpenEnvPrograms:
-    """Sessions of one factory."""
-
-    def __init__(self, settings: OpenEnvSessionEnvironment, surroundings: Surroundings) -> None:
-        self._helper = OpenEnvHelper(settings, surroundings.variables)
-
-    async def start(
-        self, row: str, described: Mapping[str, str], sampling: Mapping[str, float]
-    ) -> OpenEnvRollout:
-        """Begin a session. Raises EnvironmentFailedError."""
-        return await self._helper.start(json.loads(row), described, sampling)
-
-    async def close(self) -> None:
-        await self._helper.close()

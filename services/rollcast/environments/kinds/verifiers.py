@@ -1,27 +1,26 @@
 """A taskset of verifiers, which plays the rollouts in its own virtual environment."""
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from rollcast.config.environments.verifiers import VerifiersEnvironment
+from rollcast.environments.harness.interpreter import why_unfit
 from rollcast.environments.kinds.kind import Surroundings
 from rollcast.environments.traces import SampledRecord, TraceDisagreementError, TracedLoss
+from rollcast.environments.verifiers import adapter
 from rollcast.environments.verifiers.helper import (
     VerifiersHelper,
-    VerifiersRollout,
     VerifiersTrace,
 )
 from rollcast.environments.verifiers.join import STOPS, untrained_turns
-from rollcast.environments.verifiers.looking import find_missing_dependency
 
 
 def missing(settings: VerifiersEnvironment, field: str) -> Iterator[str]:
-    if (problem := find_missing_dependency(settings)) is not None:
+    if problem := why_unfit(settings.interpreter, adapter, {"taskset": settings.taskset}):
         yield f"{field}.interpreter = {settings.interpreter}: {problem}"
 
 
-def start(settings: VerifiersEnvironment, surroundings: Surroundings) -> "VerifiersPrograms":
-    return VerifiersPrograms(settings, surroundings)
+def start(settings: VerifiersEnvironment, surroundings: Surroundings) -> VerifiersHelper:
+    return VerifiersHelper(settings, surroundings.variables)
 
 
 def join(record: SampledRecord, trace: VerifiersTrace) -> TracedLoss:
@@ -33,19 +32,3 @@ def join(record: SampledRecord, trace: VerifiersTrace) -> TracedLoss:
             f"{len(record.read_turns)} that were sampled for it"
         )
     return TracedLoss(frozenset(untrained), end=STOPS.get(trace.stop))
-
-
-class VerifiersPrograms:
-    """Rollouts of one taskset, all in one process."""
-
-    def __init__(self, settings: VerifiersEnvironment, surroundings: Surroundings) -> None:
-        self._helper = VerifiersHelper(settings, surroundings.variables)
-
-    async def start(
-        self, row: str, described: Mapping[str, str], sampling: Mapping[str, float]
-    ) -> VerifiersRollout:
-        """Begin a rollout. Raises EnvironmentFailedError."""
-        return await self._helper.start(json.loads(row), described)
-
-    async def close(self) -> None:
-        await self._helper.close()

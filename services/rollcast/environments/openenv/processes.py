@@ -18,7 +18,7 @@ from typing import Any
 from rollcast.config.environments.openenv import OpenEnvEnvironment
 from rollcast.environments.base import EnvironmentFailedError, Opening, ToolResult
 from rollcast.environments.openenv import adapter
-from rollcast.processes.frames import MAX_ANSWER_BYTES, FrameError, pack_message, read
+from rollcast.environments.process_connection import ProcessConnection
 from rollcast.processes.server_process import ServerProcess
 from rollcast.processes.variables import users_variables
 
@@ -29,8 +29,13 @@ END_SECONDS = 5.0
 CONNECT = b"connect"
 
 
-class OpenEnvSession:
-    """A LiveEnvironment behind an OpenEnv server."""
+class OpenEnvSession(ProcessConnection):
+    """A LiveEnvironment behind an OpenEnv server. The adapter ends its session when the connection
+    closes.
+    """
+
+    process = "its adapter"
+    after_deadline = "took longer than"
 
     def __init__(
         self,
@@ -38,13 +43,10 @@ class OpenEnvSession:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
+        super().__init__(reader, writer)
         self._settings = settings
-        self._reader = reader
-        self._writer = writer
         self._reward: float | None = None
         self._metrics: Mapping[Any, Any] = {}
-        self.has_failed = False
-        """Whether it cannot serve another episode."""
 
     async def reset(self, row: Mapping[str, Any]) -> Opening:
         """Begin an episode: the row's fields are the arguments of the environment's reset, as far
@@ -88,13 +90,6 @@ class OpenEnvSession:
         """End the session of the server. Raises EnvironmentFailedError."""
         await self._ask({"do": "end"}, END_SECONDS)
 
-    async def close(self) -> None:
-        """The adapter ends the session when the connection closes."""
-        self.has_failed = True
-        self._writer.close()
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
-
     def _note(self, answer: Mapping[str, Any]) -> float | None:
         # A refused call has no observation: the numbers of the last one stay.
         if "metrics" in answer:
@@ -112,34 +107,13 @@ class OpenEnvSession:
         return self._reward
 
     async def _ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-        request_name = request["do"]
-        is_answered = False
-        try:
-            # After a deadline the adapter has this long to say so itself
-            async with asyncio.timeout(seconds + 2.0):
-                self._writer.write(pack_message({**request, "seconds": seconds}))
-                await self._writer.drain()
-                answer = await read(self._reader, MAX_ANSWER_BYTES)
-            is_answered = "failed" not in answer
-        except TimeoutError:
-            raise self._mark_failed(
-                f"{request_name} took longer than {seconds:g} s", is_overdue=True
-            ) from None
-        except (OSError, asyncio.IncompleteReadError):
-            raise self._mark_failed(f"its adapter ended during {request_name}") from None
-        except FrameError as error:
-            raise self._mark_failed(f"its adapter sent {error}") from error
-        finally:
-            self.has_failed |= not is_answered
-        if not is_answered:
+        message = {**request, "seconds": seconds}
+        return await self._exchange(request["do"], seconds, self._raise_if_failed, message)
+
+    def _raise_if_failed(self, answer: dict[str, Any]) -> dict[str, Any]:
+        if "failed" in answer:
             raise self._mark_failed(str(answer["failed"]), is_overdue=bool(answer.get("late")))
         return answer
-
-    def _mark_failed(
-        self, failure_reason: str, *, is_overdue: bool = False
-    ) -> EnvironmentFailedError:
-        self.has_failed = True
-        return EnvironmentFailedError(failure_reason, is_overdue=is_overdue)
 
 
 class OpenEnvSessions:

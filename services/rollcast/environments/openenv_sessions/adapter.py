@@ -59,10 +59,6 @@ def call_digest(prompt: Sequence[int], sampled: Sequence[int]) -> str:
     return hashlib.blake2b(tokens, digest_size=16).hexdigest()
 
 
-def one_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]
-
-
 def find_missing_dependency(factory: str) -> str | None:
     """Why this Python cannot make the factory; None = it may.
 
@@ -101,20 +97,6 @@ def make_factory(build: Callable[..., Any], request: Mapping[str, Any]) -> Any:
     names = {parameter.name for parameter in parameters if parameter.kind in kinds}
     wanted = {name: value for name, value in session_arguments.items() if name in names}
     return build(**{**wanted, **request["arguments"]})
-
-
-def numbers(values: Any) -> dict[str, float | None]:
-    """At most a hundred values by name; None for one that is no number, which the generator counts.
-
-    A session's `verify` may give anything.
-    """
-    named: dict[str, float | None] = {}
-    for name, value in list(values.items())[:100] if isinstance(values, dict) else ():
-        try:
-            named[str(name)[:100]] = None if isinstance(value, str | bytes) else float(value)
-        except Exception:
-            named[str(name)[:100]] = None
-    return named
 
 
 def calls(trace: Any) -> list[list[Any]]:
@@ -163,7 +145,7 @@ class Player:
         try:
             return self._outcome()
         except Exception as error:
-            return {"failed": one_line(error)}
+            return {"failed": frames.error_line(error)}
         finally:
             self.close()
 
@@ -176,7 +158,7 @@ class Player:
                 try:
                     session.close()
                 except Exception as error:
-                    print(f"close failed: {one_line(error)}", flush=True)
+                    print(f"close failed: {frames.error_line(error)}", flush=True)
 
     def _outcome(self) -> dict[str, Any]:
         from openenv.core.harness import TrainableSession, TrainingTrace
@@ -201,13 +183,13 @@ class Player:
             trace = TrainingTrace.model_validate(session.fetch_training_trace().model_dump())
             traced = calls(trace)
         except (ValueError, OverflowError) as error:
-            return {"unusable": f"has no TrainingTrace of schema 1 ({one_line(error)})"}
+            return {"unusable": f"has no TrainingTrace of schema 1 ({frames.error_line(error)})"}
         verdict = session.verify(transcript(trace))
         reward = verdict.env_reward
         return {
             "reward": None if reward is None else float(reward),
             "exit": int(code or 0),
-            "metrics": numbers(getattr(verdict, "metrics", None)),
+            "metrics": frames.numbers_by_name(getattr(verdict, "metrics", None)),
             "late": is_late,
             "calls": traced,
         }
@@ -289,7 +271,7 @@ class ForkedSessions:
                 live.connection, frames.MAX_ANSWER_BYTES, time.monotonic() + 5.0
             )
         except (OSError, frames.FrameError) as error:
-            answer = {"failed": f"its process sent no answer ({one_line(error)})"}
+            answer = {"failed": f"its process sent no answer ({frames.error_line(error)})"}
         if live.killed_at is not None:
             answer = {"failed": "cancelled"}
         send(self._connection, {**(answer or {"failed": "its process ended"}), "id": live.number})
@@ -364,7 +346,9 @@ def serve(connection: socket.socket) -> None:
 
         build = load_factory(factory)
     except Exception as error:
-        send(connection, {"failed": f"cannot load factory {factory!r} ({one_line(error)})"})
+        send(
+            connection, {"failed": f"cannot load factory {factory!r} ({frames.error_line(error)})"}
+        )
         return
     send(connection, {"ready": True})
     ForkedSessions(connection, build, request["arguments"]).serve()

@@ -2,6 +2,7 @@
 forks.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -10,7 +11,8 @@ from rollcast.config.environments.openenv_sessions import OpenEnvSessionEnvironm
 from rollcast.config.own_functions import absolute
 from rollcast.environments.base import EnvironmentFailedError
 from rollcast.environments.harness.helper import TracedHelper, TracedRollout
-from rollcast.environments.openenv_sessions.looking import command
+from rollcast.environments.harness.interpreter import adapter_command
+from rollcast.environments.openenv_sessions import adapter
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,23 +82,24 @@ class OpenEnvHelper(TracedHelper[OpenEnvRollout]):
     def __init__(self, settings: OpenEnvSessionEnvironment, variables: Mapping[str, str]) -> None:
         """`variables`: its process gets them in addition to those of the user."""
         loading = {"factory": absolute(settings.factory), "arguments": settings.arguments}
-        adapter = command(settings, "serve")
+        command = adapter_command(settings.interpreter, adapter, "serve")
         super().__init__(
-            OpenEnvRollout, adapter, variables, loading, "the factory", settings.reset_seconds
+            OpenEnvRollout, command, variables, loading, "the factory", settings.reset_seconds
         )
 
     async def start(
-        self, row: Mapping[str, Any], described: Mapping[str, str], sampling: Mapping[str, float]
+        self, row: str, described: Mapping[str, str], sampling: Mapping[str, float]
     ) -> OpenEnvRollout:
         """Begin a session for a row. Raises EnvironmentFailedError.
 
         Its task is the field `task` of the row, else the row; its seed is the field `seed`.
         """
+        fields = json.loads(row)
         endpoint_fields = {name: described[name] for name in ("model", "base_url", "token")}
         return await self.play(
             {
-                "task": row.get("task", row),
-                "seed": row.get("seed"),
+                "task": fields.get("task", fields),
+                "seed": fields.get("seed"),
                 "episode": described["session"],
                 "sampling": dict(sampling),
                 **endpoint_fields,

@@ -65,7 +65,7 @@ def load_definition(source: PythonSource) -> Definition:
         lambda: instance,
         schemas,
         own_modules[0] if own_modules else None,
-        program_tools(source),
+        program_tools(source.tools),
         is_shipped,
     )
 

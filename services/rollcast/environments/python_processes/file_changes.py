@@ -11,7 +11,7 @@ import os
 import re
 import stat
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,14 +53,13 @@ class FileChanges:
         """
         with open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
             memory = file.fileno()
-            call = self._parse(name, args, memory)
+            call = _CALLS[name](args, memory)
             path = None if call.path is None else _text(memory, call.path)
         own_descriptor = None if path is None else _OWN_DESCRIPTOR.fullmatch(path)
         if path is None:
             file_handle = self._open_descriptor(pid, call.folder)
-        elif (
-            own_descriptor is not None
-        ):  # how the C library changes the mode of anything except links
+        elif own_descriptor is not None:
+            # How the C library changes the mode of anything except links
             file_handle = self._open_descriptor(pid, int(own_descriptor[1]))
         else:
             file_handle = self._open_beneath(self._relative(pid, call.folder, path), call.flags)
@@ -72,44 +71,6 @@ class FileChanges:
             call.change(f"/proc/self/fd/{file_handle}")
         finally:
             os.close(file_handle)
-
-    def _parse(self, name: str, args: Sequence[int], memory: int) -> FileChange:
-        first = as_int(args[0])
-        match name:
-            case "chmod":
-                return FileChange(CURRENT_FOLDER, args[0], 0, _mode(args[1]))
-            case "fchmod":
-                return FileChange(first, None, 0, _mode(args[1]))
-            case "fchmodat":
-                return FileChange(first, args[1], 0, _mode(args[2]))
-            case "fchmodat2":
-                return FileChange(first, args[1], args[3], _mode(args[2]))
-            case "chown":
-                return FileChange(CURRENT_FOLDER, args[0], 0, _owner(args[1], args[2]))
-            case "lchown":
-                return FileChange(
-                    CURRENT_FOLDER, args[0], At.SYMLINK_NOFOLLOW, _owner(args[1], args[2])
-                )
-            case "fchown":
-                return FileChange(first, None, 0, _owner(args[1], args[2]))
-            case "fchownat":
-                return FileChange(first, args[1], args[4], _owner(args[2], args[3]))
-            case "utime":
-                return FileChange(
-                    CURRENT_FOLDER, args[0], 0, _times(_from_seconds(memory, args[1]))
-                )
-            case "utimes":
-                return FileChange(
-                    CURRENT_FOLDER, args[0], 0, _times(_from_microseconds(memory, args[1]))
-                )
-            case "futimesat":
-                return FileChange(
-                    first, args[1] or None, 0, _times(_from_microseconds(memory, args[2]))
-                )
-            case _:
-                return FileChange(
-                    first, args[1] or None, args[3], _times(_from_nanoseconds(memory, args[2]))
-                )
 
     def _relative(self, pid: int, folder: int, path: bytes) -> bytes:
         """The path from the private folder on. Raises OSError if it begins elsewhere."""
@@ -148,8 +109,9 @@ def _mode(mode: int) -> Change:
     return change
 
 
-def _times(times: bytes | None) -> Change:
-    """None = now."""
+def _times(memory: int, address: int, read_times: Callable[[int, int], bytes]) -> Change:
+    """read_times: from an address of the process, as `utimensat` takes them; 0 = now."""
+    times = read_times(memory, address) if address else None
 
     def change(path: str) -> None:
         check(LIBC.utimensat(CURRENT_FOLDER, path.encode(), times, 0))
@@ -190,22 +152,44 @@ def _read(memory: int, address: int, size: int) -> bytes:
     return content
 
 
-def _from_nanoseconds(memory: int, address: int) -> bytes | None:
-    return _TWO_TIMES.pack(*_numbers(memory, address, _TWO_TIMES)) if address else None
+def _from_nanoseconds(memory: int, address: int) -> bytes:
+    return _read(memory, address, _TWO_TIMES.size)
 
 
-def _from_microseconds(memory: int, address: int) -> bytes | None:
-    if not address:
-        return None
+def _from_microseconds(memory: int, address: int) -> bytes:
     access_seconds, access, change_seconds, change = _numbers(memory, address, _TWO_TIMES)
-    nanoseconds_per_microsecond = 1_000
-    microseconds = (access_seconds, access * nanoseconds_per_microsecond)
-    # `utimensat` takes nanoseconds.
-    return _TWO_TIMES.pack(*microseconds, change_seconds, change * nanoseconds_per_microsecond)
+    return _TWO_TIMES.pack(access_seconds, access * 1_000, change_seconds, change * 1_000)
 
 
-def _from_seconds(memory: int, address: int) -> bytes | None:
-    if not address:
-        return None
+def _from_seconds(memory: int, address: int) -> bytes:
     access, change = _numbers(memory, address, _TWO_SECONDS)
     return _TWO_TIMES.pack(access, 0, change, 0)
+
+
+def _at_path(path: int, change: Change, flags: int = 0) -> FileChange:
+    return FileChange(CURRENT_FOLDER, path, flags, change)
+
+
+def _at(folder: int, path: int | None, change: Change, flags: int = 0) -> FileChange:
+    return FileChange(as_int(folder), path, flags, change)
+
+
+_CALLS: Mapping[str, Callable[[Sequence[int], int], FileChange]] = {
+    "chmod": lambda args, _: _at_path(args[0], _mode(args[1])),
+    "fchmod": lambda args, _: _at(args[0], None, _mode(args[1])),
+    "fchmodat": lambda args, _: _at(args[0], args[1], _mode(args[2])),
+    "fchmodat2": lambda args, _: _at(args[0], args[1], _mode(args[2]), args[3]),
+    "chown": lambda args, _: _at_path(args[0], _owner(*args[1:3])),
+    "lchown": lambda args, _: _at_path(args[0], _owner(*args[1:3]), At.SYMLINK_NOFOLLOW),
+    "fchown": lambda args, _: _at(args[0], None, _owner(*args[1:3])),
+    "fchownat": lambda args, _: _at(args[0], args[1], _owner(*args[2:4]), args[4]),
+    "utime": lambda args, memory: _at_path(args[0], _times(memory, args[1], _from_seconds)),
+    "utimes": lambda args, memory: _at_path(args[0], _times(memory, args[1], _from_microseconds)),
+    "futimesat": lambda args, memory: _at(
+        args[0], args[1] or None, _times(memory, args[2], _from_microseconds)
+    ),
+    "utimensat": lambda args, memory: _at(
+        args[0], args[1] or None, _times(memory, args[2], _from_nanoseconds), args[3]
+    ),
+}
+"""What each system call changes, by its arguments and the memory of its process."""

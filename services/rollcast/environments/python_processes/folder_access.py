@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import rollcast
+from rollcast.tasks.sandbox.lockdown import allow_reading, has_signal_scope, scoped_ruleset
 
 _PROGRAMS = (
     "/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/lib", "/lib64", "/usr/lib",
-    "/usr/lib64",
-    "/usr/libexec", "/usr/local/lib",
+    "/usr/lib64", "/usr/libexec", "/usr/local/lib",
 )  # fmt: skip
 _CONFIGURED = (
     "/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/usr/share",
@@ -35,17 +35,14 @@ def allow_folder(readable: Iterable[Path], writable: Iterable[Path]) -> Any:
     """
     from landlockpy import AccessFS
 
-    ruleset = _scoped_ruleset()
-    reads = AccessFS.READ_FILE | AccessFS.READ_DIR
+    ruleset = scoped_ruleset()
     interpreters = [Path(sys.prefix), Path(sys.base_prefix), Path(sysconfig.get_path("scripts"))]
-    for path in [*readable, *interpreters, *map(Path, _PROGRAMS), *map(Path, _CONFIGURED)]:
-        if path.is_dir():
-            ruleset.allow_path(path, reads | AccessFS.EXECUTE)
-        elif path.exists():
-            ruleset.allow_path(path, AccessFS.READ_FILE | AccessFS.EXECUTE)
+    system_files = [*map(Path, _PROGRAMS), *map(Path, _CONFIGURED)]
+    allow_reading(ruleset, [*readable, *interpreters, *system_files], can_execute=True)
     for device in map(Path, _DEVICES):
         if device.exists():
             ruleset.allow_path(device, AccessFS.READ_FILE | AccessFS.WRITE_FILE)
+    reads = AccessFS.READ_FILE | AccessFS.READ_DIR
     everything = reads | AccessFS.EXECUTE | AccessFS.WRITE_FILE | AccessFS.TRUNCATE | AccessFS.REFER
     changes = AccessFS.REMOVE_DIR | AccessFS.REMOVE_FILE | AccessFS.MAKE_DIR | AccessFS.MAKE_REG
     links = AccessFS.MAKE_SYM | AccessFS.MAKE_FIFO | AccessFS.MAKE_SOCK
@@ -83,18 +80,13 @@ def allow_interpreter(readable: Iterable[Path]) -> Any:
     """A ruleset for a process that will compute alone: it also starts this Python, with our
     package.
     """
-    from landlockpy import AccessFS
-
-    ruleset = _scoped_ruleset()
+    ruleset = scoped_ruleset()
     libraries = [
         Path(sys.base_prefix) / "lib",
         Path(sys.prefix) / "pyvenv.cfg",
         Path(sys.executable).resolve(),
     ]
-    for path in [*readable, *libraries]:
-        if path.exists():
-            reads = AccessFS.READ_FILE | AccessFS.READ_DIR if path.is_dir() else AccessFS.READ_FILE
-            ruleset.allow_path(path, reads | AccessFS.EXECUTE)
+    allow_reading(ruleset, [*readable, *libraries], can_execute=True)
     _allow_import(ruleset)
     return ruleset
 
@@ -115,16 +107,10 @@ def keep_signals_inside() -> None:
     """A further layer, under which this process and its children signal one another alone, if the
     kernel can.
     """
-    from landlockpy import AccessFS, AccessNet, Ruleset, Scope, abi_version, scope_for_abi
+    from landlockpy import AccessFS, AccessNet, Ruleset, Scope
 
-    if Scope.SIGNAL in scope_for_abi(abi_version()):
+    if has_signal_scope():
         with Ruleset(
             handled_fs=AccessFS.NONE, handled_net=AccessNet.NONE, scoped=Scope.SIGNAL
         ) as ruleset:
             ruleset.restrict()
-
-
-def _scoped_ruleset() -> Any:
-    from landlockpy import Ruleset, Scope
-
-    return Ruleset(scoped=Scope.ABSTRACT_UNIX_SOCKET | Scope.SIGNAL)

@@ -17,26 +17,20 @@ from typing import Any
 
 _FORBIDDEN = (
     "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "process_mrelease",
-    "pidfd_getfd", "kcmp",
-    "bpf", "perf_event_open", "userfaultfd", "mount", "umount2", "mount_setattr", "pivot_root",
-    "chroot", "unshare",
-    "setns", "fsopen", "fsconfig", "fsmount", "fspick", "move_mount", "open_tree", "open_tree_attr",
-    "statmount",
-    "listmount", "listns", "name_to_handle_at", "open_by_handle_at", "keyctl", "add_key",
-    "request_key", "init_module",
+    "pidfd_getfd", "kcmp", "bpf", "perf_event_open", "userfaultfd", "mount", "umount2",
+    "mount_setattr", "pivot_root", "chroot", "unshare", "setns", "fsopen", "fsconfig", "fsmount",
+    "fspick", "move_mount", "open_tree", "open_tree_attr", "statmount", "listmount", "listns",
+    "name_to_handle_at", "open_by_handle_at", "keyctl", "add_key", "request_key", "init_module",
     "finit_module", "delete_module", "create_module", "kexec_load", "kexec_file_load", "reboot",
-    "swapon", "swapoff",
-    "acct", "quotactl", "quotactl_fd", "syslog", "settimeofday", "clock_settime", "clock_adjtime",
-    "adjtimex",
-    "sethostname", "setdomainname", "iopl", "ioperm", "vhangup", "uselib", "nfsservctl",
-    "lookup_dcookie",
-    "migrate_pages", "move_pages", "lsm_set_self_attr",
+    "swapon", "swapoff", "acct", "quotactl", "quotactl_fd", "syslog", "settimeofday",
+    "clock_settime", "clock_adjtime", "adjtimex", "sethostname", "setdomainname", "iopl", "ioperm",
+    "vhangup", "uselib", "nfsservctl", "lookup_dcookie", "migrate_pages", "move_pages",
+    "lsm_set_self_attr",
 )  # fmt: skip
 """Calls that reach other processes, the kernel or the machine."""
 _UNSUPPORTED = (
     "setxattr", "lsetxattr", "fsetxattr", "setxattrat", "removexattr", "lremovexattr",
-    "fremovexattr", "removexattrat",
-    "file_setattr",
+    "fremovexattr", "removexattrat", "file_setattr",
 )  # fmt: skip
 """Attributes of files, which Landlock does not cover and no limit counts. Answered as by a file
 system without them: `cp -p` and `install` go on."""
@@ -46,15 +40,13 @@ _UNSEEN = (
 """Memory that no limit counts or that outlives its processes."""
 _UNKNOWN = (
     "io_uring_setup", "io_uring_enter", "io_uring_register", "clone3", "openat2", "inotify_init",
-    "inotify_init1",
-    "inotify_add_watch", "fanotify_init", "fanotify_mark",
+    "inotify_init1", "inotify_add_watch", "fanotify_init", "fanotify_mark",
 )  # fmt: skip
 """Answered as by an older kernel: no filter sees their effects, and libraries fall back to older
 calls. inotify shows what happens in folders that cannot be read."""
 FILE_CHANGES = (
     "chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat", "utime",
-    "utimes",
-    "futimesat", "utimensat",
+    "utimes", "futimesat", "utimensat",
 )  # fmt: skip
 """Modes, owners and times of files, which Landlock does not cover."""
 PROCESS_CHANGES = (

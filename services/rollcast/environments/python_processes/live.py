@@ -1,13 +1,13 @@
 """The generator's end of one environment's process."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from rollcast.config.environments.own_class import ClassEnvironment
 from rollcast.config.environments.tool_set import ToolSet
-from rollcast.environments.base import EnvironmentFailedError, Opening, ToolResult
+from rollcast.environments.base import Opening, ToolResult
+from rollcast.environments.process_connection import ProcessConnection
 from rollcast.environments.python_processes.answers import (
     check_number,
     get_flag,
@@ -17,16 +17,17 @@ from rollcast.environments.python_processes.answers import (
     get_reward,
     get_tool_result,
 )
-from rollcast.processes.frames import MAX_ANSWER_BYTES, FrameError, pack_message, read
 
 T = TypeVar("T")
 
 
-class PythonEnvironment:
-    """A LiveEnvironment in a process of its own.
-
-    Whatever the process sends, only EnvironmentFailedError is raised.
+class PythonEnvironment(ProcessConnection):
+    """A LiveEnvironment in a process of its own. The fork server ends the process when the
+    connection closes.
     """
+
+    process = "its process"
+    after_deadline = "could not be interrupted after"
 
     def __init__(
         self,
@@ -37,14 +38,11 @@ class PythonEnvironment:
         gives_call_rewards: bool,
         gives_metrics: bool,
     ) -> None:
+        super().__init__(reader, writer)
         self._settings = settings
-        self._reader = reader
-        self._writer = writer
         self._gives_call_rewards = gives_call_rewards
         self._gives_metrics = gives_metrics
         self._num_requests = 0
-        self.has_failed = False
-        """Whether it cannot serve another episode."""
 
     @property
     def is_gone(self) -> bool:
@@ -54,7 +52,7 @@ class PythonEnvironment:
     async def begin(self) -> None:
         """Wait until its process takes requests. Raises EnvironmentFailedError."""
         # Deadline for a new process to take requests, on a busy machine
-        await self._receive("its start", 120.0, lambda answer: None)
+        await self._exchange("its start", 120.0, lambda answer: self._parse(answer, lambda _: None))
 
     async def reset(self, row: Mapping[str, Any]) -> Opening:
         """Begin an episode. Raises EnvironmentFailedError."""
@@ -71,7 +69,11 @@ class PythonEnvironment:
         """
         seconds = self._settings.call_seconds
         request = {"do": "call", "tool": tool, "arguments": dict(arguments)}
-        result = await self._ask(request, seconds, self._get_result)
+        result = await self._ask(
+            request,
+            seconds,
+            lambda answer: get_tool_result(answer, gives_rewards=self._gives_call_rewards),
+        )
         if result is None:
             return ToolResult(
                 f"Error: {tool} took longer than {seconds:g} s and was interrupted", is_overdue=True
@@ -102,55 +104,21 @@ class PythonEnvironment:
             raise self._mark_failed(f"get_metrics took longer than {seconds:g} s")
         return metrics
 
-    async def close(self) -> None:
-        """The fork server ends the process when the connection closes."""
-        self.has_failed = True
-        self._writer.close()
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
-
-    def _get_result(self, answer: Mapping[str, Any]) -> ToolResult:
-        return get_tool_result(answer, gives_rewards=self._gives_call_rewards)
-
     async def _ask(
         self, request: dict[str, Any], seconds: float, parse: Callable[[Mapping[str, Any]], T]
     ) -> T | None:
         """The answer, checked; None = the process interrupted it at its deadline."""
         self._num_requests += 1
         message = {**request, "seconds": seconds, "number": self._num_requests}
-        return await self._receive(request["do"], seconds, parse, message)
+        return await self._exchange(
+            request["do"], seconds, lambda answer: self._parse(answer, parse), message
+        )
 
-    async def _receive(
-        self,
-        request_name: str,
-        seconds: float,
-        parse: Callable[[Mapping[str, Any]], T],
-        message: Mapping[str, Any] | None = None,
+    def _parse(
+        self, answer: Mapping[str, Any], parse: Callable[[Mapping[str, Any]], T]
     ) -> T | None:
-        is_answered = False
-        try:
-            # After a deadline, the environment's process has this long to interrupt the call
-            # itself, or its program
-            async with asyncio.timeout(seconds + 2.0):
-                if message is not None:
-                    self._writer.write(pack_message(message))
-                    await self._writer.drain()
-                answer = await read(self._reader, MAX_ANSWER_BYTES)
-            self._raise_if_failed(answer)
-            result = None if get_flag(answer, "overdue") else parse(answer)
-            is_answered = True
-            return result
-        except TimeoutError:
-            raise self._mark_failed(
-                f"{request_name} could not be interrupted after {seconds:g} s", is_overdue=True
-            ) from None
-        except (OSError, asyncio.IncompleteReadError):
-            raise self._mark_failed(f"its process ended during {request_name}") from None
-        except FrameError as error:
-            raise self._mark_failed(f"its process sent {error}") from error
-        finally:
-            # After a cancelled request too: its late answer would be read in place of the next one.
-            self.has_failed |= not is_answered
+        self._raise_if_failed(answer)
+        return None if get_flag(answer, "overdue") else parse(answer)
 
     def _raise_if_failed(self, answer: Mapping[str, Any]) -> None:
         """Raises EnvironmentFailedError, FrameError."""
@@ -159,9 +127,3 @@ class PythonEnvironment:
         check_number(answer, self._num_requests)
         if (reason := get_reason(answer, "failed")) is not None:
             raise self._mark_failed(reason)
-
-    def _mark_failed(
-        self, failure_reason: str, *, is_overdue: bool = False
-    ) -> EnvironmentFailedError:
-        self.has_failed = True
-        return EnvironmentFailedError(failure_reason, is_overdue=is_overdue)

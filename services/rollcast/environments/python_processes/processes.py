@@ -19,7 +19,6 @@ from rollcast.environments.python_processes.live import PythonEnvironment
 from rollcast.environments.python_processes.private_folder import PrivateFolders
 from rollcast.environments.python_processes.running_fork_server import RunningForkServer
 from rollcast.environments.python_processes.source import PythonSource
-from rollcast.environments.tools.functions import program_tools
 
 
 class EnvironmentProcesses:
@@ -76,35 +75,23 @@ class EnvironmentProcesses:
             self._watch = asyncio.create_task(self._replace_hung_servers())
         async with self._beginning:
             environment, fork_server = await self._connect_environment()
-            if await self._has_begun(environment, fork_server):
-                return environment
-            # The fork server has ended, and this connection starts another one.
-            environment, fork_server = await self._connect_environment()
-            await self._has_begun(environment, None)
-            return environment
+            try:
+                return await self._begin(environment)
+            except EnvironmentFailedError:
+                # Its fork server may have ended, and another connection starts another one.
+                if self._is_closing or not await asyncio.to_thread(fork_server.ends_soon):
+                    raise
+            environment, _ = await self._connect_environment()
+            return await self._begin(environment)
 
-    async def _has_begun(
-        self, environment: PythonEnvironment, fork_server: RunningForkServer | None
-    ) -> bool:
-        """False = its fork server has ended, so that another one may do better. None = none may.
-
-        Raises EnvironmentFailedError.
-        """
+    async def _begin(self, environment: PythonEnvironment) -> PythonEnvironment:
+        """Wait until it takes requests. Raises EnvironmentFailedError: it has been ended then."""
         try:
             await environment.begin()
-            return True
-        except EnvironmentFailedError:
-            await self._discard(environment)
-            if (
-                fork_server is None
-                or self._is_closing
-                or not await asyncio.to_thread(fork_server.ends_soon)
-            ):
-                raise
-            return False
         except BaseException:
             await self._discard(environment)
             raise
+        return environment
 
     async def _discard(self, environment: PythonEnvironment) -> None:
         self._live.discard(environment)
@@ -216,9 +203,7 @@ class EnvironmentProcesses:
         """A private folder lives as long as its episode, and so does a process that ran code of the
         model.
         """
-        runs_code = isinstance(self._settings, ToolSet) and "python" in program_tools(
-            self._settings
-        )
+        runs_code = isinstance(self._settings, ToolSet) and "python" in self._settings.tools
         return self._settings.profile != "folder" and not runs_code
 
     async def close(self) -> None:

@@ -69,11 +69,9 @@ class _Session:
                     case "call":
                         return self._call(request["tool"], request["arguments"])
                     case "metrics":
-                        assert self._instance is not None, "reset comes first"
-                        return self._make_metrics_answer(self._instance.metrics)
+                        return self._make_metrics_answer(self._live_instance.metrics)
                     case _:
-                        assert self._instance is not None, "reset comes first"
-                        return self._make_reward_answer(self._instance.reward)
+                        return self._make_reward_answer(self._live_instance.reward)
         except OverdueError:
             return {"overdue": True}
 
@@ -83,8 +81,6 @@ class _Session:
                 self._instance = self._definition.make()
             begin = self._instance.reset
             opening = None if begin is None else self._run(begin, _select_fields(begin, row))
-        except OverdueError:
-            raise
         except Exception as error:
             return {"failed": failure(error, in_sandbox=False)}
         if opening is not None and not isinstance(opening, str | list):
@@ -95,14 +91,15 @@ class _Session:
         return {"tools": self._definition.schemas, "opening": opening}
 
     def _call(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        function = self._find_tool(tool)
+        function = self._live_instance.tools.get(tool)
         if function is None:
-            return self._unknown_tool(tool)
+            tool_names = ", ".join(self._live_instance.tools) or "none"
+            text = f"Error: there is no tool {tool!r}; there are: {tool_names}"
+            return {"text": text, "malformed": True}
         if misfit := _misfit(tool, function, arguments):
             return misfit
-        assert self._instance is not None
         answer = answer_call(lambda: self._run(function, arguments))
-        return answer | self._make_reward_answer(self._instance.call_reward)
+        return answer | self._make_reward_answer(self._live_instance.call_reward)
 
     def _call_program(
         self, programs: ProgramProcess, tool: str, arguments: Mapping[str, Any], seconds: float
@@ -110,26 +107,17 @@ class _Session:
         """No signal interrupts this: the other process keeps the deadline, and has some seconds
         more to do so.
         """
-        function = self._find_tool(tool)
-        assert function is not None, "the definition has it"
-        if misfit := _misfit(tool, function, arguments):
+        if misfit := _misfit(tool, self._live_instance.tools[tool], arguments):
             return misfit
         try:
             return programs.call(tool, arguments, seconds)
         except ProgramEndedError as error:
             return {"ended": str(error), "overdue": error.is_overdue}
 
-    def _find_tool(self, tool: str) -> Function | None:
+    @property
+    def _live_instance(self) -> Instance:
         assert self._instance is not None, "reset comes first"
-        return self._instance.tools.get(tool)
-
-    def _unknown_tool(self, tool: str) -> dict[str, Any]:
-        assert self._instance is not None
-        tool_names = ", ".join(self._instance.tools) or "none"
-        return {
-            "text": f"Error: there is no tool {tool!r}; there are: {tool_names}",
-            "malformed": True,
-        }
+        return self._instance
 
     def _make_reward_answer(self, function: Callable[[], Any] | None) -> dict[str, Any]:
         if function is None:
@@ -141,8 +129,6 @@ class _Session:
             if isinstance(reward, str | bytes):
                 raise TypeError(f"a reward is a number, not {type(reward).__name__}")
             return {"reward": None if reward is None else float(reward)}
-        except OverdueError:
-            raise
         except Exception as error:
             return {"failed": failure(error, in_sandbox=False)}
 
@@ -160,8 +146,6 @@ class _Session:
                     for name, value in values.items()
                 }
             }
-        except OverdueError:
-            raise
         except Exception as error:
             return {"failed": failure(error, in_sandbox=False)}
 
@@ -194,8 +178,6 @@ def _as_number(value: Any) -> float | None:
         return None
     try:
         return float(value)
-    except OverdueError:
-        raise
     except Exception:  # its __float__ is the user's own
         return None
 

@@ -203,10 +203,7 @@ class McpConnection:
 
 def get_result_text(result: "CallToolResult") -> str:
     """The texts of an answer; of other content its kind."""
-    parts = [
-        content_block.text if content_block.type == "text" else f"[{content_block.type}]"
-        for content_block in result.content
-    ]
+    parts = [block.text if block.type == "text" else f"[{block.type}]" for block in result.content]
     text = "\n".join(parts) or "(no output)"
     return f"Error: {text}" if result.is_error else text
 

@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable
 from typing import IO
 
+from rollcast.environments.bounded_output import CommandOutput
 from rollcast.environments.overdue import OverdueAnswer
+from rollcast.environments.tools.answers import command_answer
 from rollcast.processes.tree import kill_group
 
 MAX_OUTPUT_BYTES = 1 << 20
@@ -54,22 +56,17 @@ def _run(command: str, seconds: float) -> str:
     kill_group(process.pid)
     code = process.wait()
     if not has_ended:
-        return OverdueAnswer(
-            f"{text}\n[ended: the command took more than {seconds:g} s]".lstrip("\n")
-        )
-    exit_note = "" if code == 0 else f"\n[exit code {code}]"
-    return f"{text}{exit_note}".strip("\n") or "(no output)"
+        return OverdueAnswer(command_answer(text, code, seconds))
+    return command_answer(text, code)
 
 
 def _read(process: subprocess.Popen[bytes], output: IO[bytes], deadline: float) -> tuple[str, bool]:
     """The output, and whether the command ended before the deadline."""
-    output_bytes = bytearray()
-    num_dropped = 0
+    kept_output = CommandOutput(MAX_OUTPUT_BYTES)
     has_ended = False
     while not has_ended and time.monotonic() < deadline:
-        has_ended = (
-            process.poll() is not None
-        )  # looked at first: its last output is still read below
+        # Looked at first: its last output is still read below
+        has_ended = process.poll() is not None
         # How often it is checked whether the command has ended while something that it started
         # keeps its output open
         while select.select([output], [], [], 0 if has_ended else 0.05)[0]:
@@ -78,15 +75,10 @@ def _read(process: subprocess.Popen[bytes], output: IO[bytes], deadline: float) 
             if not chunk:
                 has_ended = _wait(process, deadline)
                 break
-            num_room = MAX_OUTPUT_BYTES - len(output_bytes)
-            output_bytes += chunk[:num_room]
-            num_dropped += max(0, len(chunk) - num_room)
+            kept_output.add(chunk)
             if time.monotonic() > deadline:
                 break
-    text = output_bytes.decode("utf-8", "replace").rstrip("\n")
-    return (
-        f"{text}\n[{num_dropped} further bytes were not kept]" if num_dropped else text
-    ), has_ended
+    return kept_output.text, has_ended
 
 
 def _wait(process: subprocess.Popen[bytes], deadline: float) -> bool:

@@ -16,8 +16,8 @@ Replace = Callable[[LiveEnvironment], Awaitable[LiveEnvironment]]
 """Ends the process of functions and gives a new one in its place. Raises EnvironmentFailedError."""
 
 
-class ToolSetEnvironment:
-    """A LiveEnvironment. Functions answer in their process, MCP servers over their connections.
+class ToolSetEnvironment(LiveEnvironment):
+    """Functions answer in their process, MCP servers over their connections.
 
     Processes that ended after they ran what the model wrote are replaced, and the call is answered:
     were that a failure of the environment, a model could leave every episode that it is about to
@@ -38,7 +38,7 @@ class ToolSetEnvironment:
         self.functions = functions
         self._servers = servers
         self._replace_process = replace_process
-        self._programs = program_tools(settings)
+        self._programs = program_tools(settings.tools)
         self._has_run_programs = False
 
     async def reset(self, row: Mapping[str, Any]) -> Opening:
@@ -89,11 +89,3 @@ class ToolSetEnvironment:
             "calls"
         )
         return ToolResult(error_message, is_overdue=end_error.is_overdue)
-
-    async def reward(self) -> float | None:
-        """None: the verifier of the data set rewards."""
-        return None
-
-    async def metrics(self) -> Mapping[str, float]:
-        """Empty: tools have no number of an episode."""
-        return {}

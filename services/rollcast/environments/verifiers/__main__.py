@@ -17,7 +17,8 @@ from typing import Any
 from rollcast.config.environments.verifiers import VerifiersEnvironment
 from rollcast.config.errors import UserError
 from rollcast.config.run import load_run_config
-from rollcast.environments.verifiers.looking import command
+from rollcast.environments.harness.interpreter import adapter_command
+from rollcast.environments.verifiers import adapter
 
 MAX_ROW_CHARACTERS = 64 << 20
 
@@ -90,13 +91,15 @@ def write_rows(settings: VerifiersEnvironment, num_tasks: int | None, seed: int)
     )
     try:
         process = subprocess.Popen(  # noqa: S603  # the user's own interpreter
-            command(settings, "rows"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            adapter_command(settings.interpreter, adapter, "rows"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
     except OSError as error:
         raise UserError(
-            f"interpreter = {settings.interpreter}: cannot be started ({error.strerror}); give the "
-            "python of a virtual "
-            "environment"
+            f"interpreter = {settings.interpreter}: cannot be started ({error.strerror}); give "
+            "the python of a virtual environment"
         ) from error
     with process:
         assert process.stdin is not None

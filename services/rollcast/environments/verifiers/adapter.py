@@ -52,10 +52,6 @@ def answer_digest(content: str | None, calls: Sequence[tuple[str, str, str]]) ->
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def one_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:MAX_FAILURE_CHARACTERS]
-
-
 def find_missing_dependency(taskset: str) -> str | None:
     """Why this Python cannot run the taskset; None = it may.
 
@@ -87,6 +83,7 @@ def environment_config(taskset: str, arguments: dict[str, Any]) -> Any:
     model. Raises ValueError for a seat that runs in a cloud, which is verifiers' default.
     """
     import verifiers.v1 as vf
+    from verifiers.v1.runtimes import runtime_is_local
 
     config_fields = {**arguments, "taskset": {**(arguments.get("taskset") or {}), "id": taskset}}
     usual_harness = taskset if vf.default_harness_id(taskset) == taskset else LOCAL_HARNESS
@@ -113,19 +110,12 @@ def environment_config(taskset: str, arguments: dict[str, Any]) -> Any:
     config = vf.resolve_env_config(config_fields)
     for name in seats:
         runtime = getattr(config, name).runtime
-        if not is_local(runtime):
+        if not runtime_is_local(runtime):
             raise ValueError(
                 f"seat {name} runs in the cloud {runtime.type}; set arguments.{name}.runtime to "
                 "{type: podman}, or {type: subprocess} for a harness that needs no container"
             )
     return config
-
-
-def is_local(runtime: Any) -> bool:
-    """Whether a seat's programs run on this machine."""
-    from verifiers.v1.runtimes import runtime_is_local
-
-    return bool(runtime_is_local(runtime))
 
 
 def make_row(task: Any) -> dict[str, Any]:
@@ -186,7 +176,7 @@ def write_rows(
         if num_tasks is not None and num_written < num_tasks:
             raise ValueError(f"the taskset has {num_written} tasks, not {num_tasks}")
     except (Exception, SystemExit) as error:
-        output.write(json.dumps({"failed": one_line(error)}) + "\n")
+        output.write(json.dumps({"failed": frames.error_line(error)}) + "\n")
     output.flush()
 
 
@@ -210,29 +200,16 @@ def outcome(episode: Any) -> dict[str, Any]:
     if trace.stop_condition in FAILED_STAGES or None in trace.rewards.values():
         return {"failed": f"no reward was computed ({trace.stop_condition})"}
     reward = float(trace.reward) if trace.rewards else None
-    metrics = numbers(trace.metrics)
+    # verifiers' own None is of a metric that was not computed.
+    metrics = {
+        name: value for name, value in list(trace.metrics.items())[:100] if value is not None
+    }
     return {
         "reward": reward,
         "stop": trace.stop_condition,
         "answers": answers(trace),
-        "metrics": metrics,
+        "metrics": frames.numbers_by_name(metrics),
     }
-
-
-def numbers(values: dict[str, Any]) -> dict[str, float | None]:
-    """At most a hundred values by name; None for one that is no number, which the generator counts.
-
-    verifiers' own None, of a metric that was not computed, is left out.
-    """
-    named: dict[str, float | None] = {}
-    for name, value in list(values.items())[:100]:
-        if value is None:
-            continue
-        try:
-            named[str(name)[:100]] = None if isinstance(value, str | bytes) else float(value)
-        except Exception:
-            named[str(name)[:100]] = None
-    return named
 
 
 def answers(trace: Any) -> list[list[Any]]:
@@ -294,7 +271,7 @@ class Rollouts:
         except asyncio.CancelledError:
             answer = {"failed": "cancelled"}
         except (Exception, SystemExit) as error:
-            answer = {"failed": one_line(error)}
+            answer = {"failed": frames.error_line(error)}
         finally:
             del os.environ[variable]
         send(self._writer, {"id": number, **answer})
@@ -360,7 +337,10 @@ async def serve(connection: socket.socket) -> None:
             finally:
                 await rollouts.close()
     except Exception as error:
-        send(writer, {"failed": f"cannot load taskset {request['taskset']!r} ({one_line(error)})"})
+        send(
+            writer,
+            {"failed": f"cannot load taskset {request['taskset']!r} ({frames.error_line(error)})"},
+        )
     finally:
         writer.close()
 

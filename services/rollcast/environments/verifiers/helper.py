@@ -2,6 +2,7 @@
 virtual environment.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -9,7 +10,8 @@ from typing import Any, ClassVar
 from rollcast.config.environments.verifiers import VerifiersEnvironment
 from rollcast.environments.base import EnvironmentFailedError
 from rollcast.environments.harness.helper import TracedHelper, TracedRollout
-from rollcast.environments.verifiers.looking import command
+from rollcast.environments.harness.interpreter import adapter_command
+from rollcast.environments.verifiers import adapter
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +69,20 @@ class VerifiersHelper(TracedHelper[VerifiersRollout]):
     def __init__(self, settings: VerifiersEnvironment, variables: Mapping[str, str]) -> None:
         """`variables`: its process gets them in addition to those of the user."""
         loading = {"taskset": settings.taskset, "arguments": settings.arguments}
-        adapter = command(settings, "serve")
+        command = adapter_command(settings.interpreter, adapter, "serve")
         super().__init__(
-            VerifiersRollout, adapter, variables, loading, "the taskset", settings.reset_seconds
+            VerifiersRollout, command, variables, loading, "the taskset", settings.reset_seconds
         )
 
-    async def start(self, row: Mapping[str, Any], described: Mapping[str, str]) -> VerifiersRollout:
+    async def start(
+        self, row: str, described: Mapping[str, str], sampling: Mapping[str, float]
+    ) -> VerifiersRollout:
         """Begin a rollout of a row in a session. Raises EnvironmentFailedError."""
-        if "task" not in row:
+        fields = json.loads(row)
+        if "task" not in fields:
             raise EnvironmentFailedError(
                 "its row has no field `task`; write the data set by python -m "
                 "rollcast.environments.verifiers"
             )
         endpoint_fields = {name: described[name] for name in ("model", "base_url", "token")}
-        return await self.play({"task": row["task"], **endpoint_fields})
+        return await self.play({"task": fields["task"], **endpoint_fields})

@@ -4,39 +4,20 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Container
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 import httpx
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
+from rollcast.config.distillation import EndpointTeacher
 from rollcast.config.errors import PASSING_STATUS, SERVER_ERROR
+from rollcast.config.verifiers import Remote
 from rollcast.connections.bearer import NoTokenError, bearer_headers
 
 MAX_ANSWER_BYTES = 4 << 20
 
 Outcome = Literal["answered", "unreachable", "refused", "unreadable", "paused", "timeout"]
 Answer = TypeVar("Answer")
-
-
-class AskedService(Protocol):
-    """How a service is asked, and when no more (`rollcast.config.verifiers.Remote` describes
-    each).
-    """
-
-    @property
-    def url(self) -> str: ...
-    @property
-    def token_variable(self) -> str | None: ...
-    @property
-    def deadline_seconds(self) -> float: ...
-    @property
-    def tries(self) -> int: ...
-    @property
-    def requests(self) -> int: ...
-    @property
-    def failures(self) -> int: ...
-    @property
-    def pause_seconds(self) -> float: ...
 
 
 class NoAnswer(Exception):  # noqa: N818  (a state that is counted, not a fault of ours)
@@ -97,7 +78,7 @@ class Asking:
 
     def __init__(
         self,
-        settings: AskedService,
+        settings: Remote | EndpointTeacher,
         count: Callable[[Outcome], None],
         max_answer_bytes: int = MAX_ANSWER_BYTES,
         final_statuses: Container[int] | None = None,
@@ -157,20 +138,16 @@ class Asking:
                     self._once, url, json.dumps(body).encode("utf-8", "surrogatepass"), parse_answer
                 )
         except TimeoutError:
-            error = self._timeout(failures[-1] if failures else None)
+            sentence = (
+                f"{self._settings.url} gave no answer within {self._settings.deadline_seconds:g} s"
+            )
+            is_own_mistake = False
+            if failures:
+                sentence += f"; the last try: {failures[-1]}"
+                is_own_mistake = failures[-1].is_own_mistake
+            error = NoAnswer("timeout", sentence, is_own_mistake=is_own_mistake)
             self._note(error)
             raise error from None
-
-    def _timeout(self, last: NoAnswer | None) -> NoAnswer:
-        """`last`: why the last try failed; None = none came to an end."""
-        sentence = (
-            f"{self._settings.url} gave no answer within {self._settings.deadline_seconds:g} s"
-        )
-        if last is None:
-            return NoAnswer("timeout", sentence)
-        return NoAnswer(
-            "timeout", f"{sentence}; the last try: {last}", is_own_mistake=last.is_own_mistake
-        )
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -200,7 +177,13 @@ class Asking:
         self._last_failure = str(error)
 
     async def _post(self, url: str, body: bytes) -> bytes:
-        headers = {"Content-Type": "application/json"} | self._authorization()
+        try:
+            headers = {
+                "Content-Type": "application/json",
+                **bearer_headers(self._settings.token_variable),
+            }
+        except NoTokenError as error:
+            raise NoAnswer("refused", str(error)) from error
         try:
             async with self._client.stream("POST", url, content=body, headers=headers) as response:
                 if response.status_code != httpx.codes.OK:
@@ -228,12 +211,6 @@ class Asking:
         )
         error_message = f"{self._settings.url} answers with status {status}"
         return NoAnswer("refused", error_message, may_pass=may_pass, is_own_mistake=not is_passing)
-
-    def _authorization(self) -> dict[str, str]:
-        try:
-            return bearer_headers(self._settings.token_variable)
-        except NoTokenError as error:
-            raise NoAnswer("refused", str(error)) from error
 
 
 def _read(parse_answer: Callable[[Any], Answer], content: bytes, url: str) -> Answer:

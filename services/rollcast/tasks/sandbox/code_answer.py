@@ -109,17 +109,17 @@ def _script(parts: list[_CodeBlock], predefined_names: Collection[str]) -> list[
     that reads.
     """
     latest = parts[::-1]
-    alone = (lone_block for lone_block in latest if lone_block.converses())
+    alone = (block for block in latest if block.converses())
     joined = (
-        joined_block
+        block
         # Only this many of the last blocks are tried together with their dependencies
-        for joined_block in latest[:8]
-        if joined_block.converses(_dependencies(parts, [joined_block], predefined_names))
+        for block in latest[:8]
+        if block.converses(_dependencies(parts, [block], predefined_names))
     )
     readers = (
-        reading_block
-        for reading_block in latest
-        if reading_block.definitions is not None and reading_block.definitions.reads_input()
+        block
+        for block in latest
+        if block.definitions is not None and block.definitions.reads_input()
     )
     return [*itertools.islice(itertools.chain(alone, joined, readers), 1)]
 
@@ -150,9 +150,9 @@ def _dependencies(
     while waiting:
         code_block = waiting.pop()
         around = [
-            other_block
-            for other_block in (*parts[: code_block.number][::-1], *parts[code_block.number + 1 :])
-            if other_block.definitions
+            block
+            for block in (*parts[: code_block.number][::-1], *parts[code_block.number + 1 :])
+            if block.definitions
         ]
         for name in sorted(set(code_block.needed) - settled):
             if (definer := _definer(around, name)) is not None and name not in settled:

@@ -31,7 +31,7 @@ class Definitions:
         self.imported = {
             name
             for statement in tree.body
-            if _is_import(statement)
+            if isinstance(statement, ast.Import | ast.ImportFrom)
             for name in bound_names(statement)
         }
         """Names of `defined` that only an import binds: a test that imports the solution does not
@@ -115,10 +115,6 @@ def bound_names(statement: ast.stmt) -> Iterator[str]:
                 yield node.id
             elif isinstance(node, _COMPOUND):
                 yield node.name
-
-
-def _is_import(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Import | ast.ImportFrom)
 
 
 def _is_stub(statement: ast.stmt) -> bool:

@@ -5,6 +5,7 @@
 Made once in the fork server, so that putting it on costs a child a few system calls.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,8 @@ def make_lockdowns(readable: list[Path], base_bytes: int) -> tuple[Lockdown, Loc
     (`protections.missing` names what it lacks)."""
     ruleset = judge = program = None
     if has_landlock():
-        ruleset = _read_only(readable)
+        ruleset = scoped_ruleset()
+        allow_reading(ruleset, readable)
     if has_seccomp():
         from rollcast.tasks.sandbox.system_calls import judge_filter, program_filter
 
@@ -72,18 +74,24 @@ def make_lockdowns(readable: list[Path], base_bytes: int) -> tuple[Lockdown, Loc
     return Lockdown(base_bytes, ruleset, judge), Lockdown(base_bytes, ruleset, program)
 
 
-def _read_only(paths: list[Path]) -> Any:
-    """A Landlock ruleset under which only these can be opened, for reading; no TCP, no signals to
-    outside.
+def scoped_ruleset() -> Any:
+    """A Landlock ruleset under which nothing can be opened; no TCP, no signals to outside.
 
     Rights that this kernel's Landlock does not know are left out; the system-call filter covers
     each of them as well.
     """
-    from landlockpy import AccessFS, Ruleset, Scope
+    from landlockpy import Ruleset, Scope
 
-    ruleset = Ruleset(scoped=Scope.ABSTRACT_UNIX_SOCKET | Scope.SIGNAL)
+    return Ruleset(scoped=Scope.ABSTRACT_UNIX_SOCKET | Scope.SIGNAL)
+
+
+def allow_reading(ruleset: Any, paths: Iterable[Path], *, can_execute: bool = False) -> None:
+    """Let these files, and those of these folders, be opened for reading."""
+    from landlockpy import AccessFS
+
+    rights = AccessFS.EXECUTE if can_execute else AccessFS.NONE
     for path in paths:
-        ruleset.allow_path(
-            path, AccessFS.READ_FILE | AccessFS.READ_DIR if path.is_dir() else AccessFS.READ_FILE
-        )
-    return ruleset
+        if path.is_dir():
+            ruleset.allow_path(path, AccessFS.READ_FILE | AccessFS.READ_DIR | rights)
+        elif path.exists():
+            ruleset.allow_path(path, AccessFS.READ_FILE | rights)

@@ -9,12 +9,10 @@ from rollcast.tasks.verifiers import CODE, find_verifier, is_built_in
 
 _USUAL_IMPORTS = (
     "abc", "array", "bisect", "calendar", "cmath", "collections", "contextlib", "copy",
-    "dataclasses", "datetime",
-    "decimal", "enum", "fractions", "functools", "hashlib", "heapq", "io", "itertools", "json",
-    "math", "numbers",
-    "operator", "queue", "random", "re", "statistics", "string", "struct", "sys", "textwrap",
-    "threading", "time",
-    "typing", "unicodedata", "zlib", "numpy",
+    "dataclasses", "datetime", "decimal", "enum", "fractions", "functools", "hashlib", "heapq",
+    "io", "itertools", "json", "math", "numbers", "operator", "queue", "random", "re", "statistics",
+    "string", "struct", "sys", "textwrap", "threading", "time", "typing", "unicodedata", "zlib",
+    "numpy",
 )  # fmt: skip
 _WARM_UP = r"\boxed{\frac{1}{2} + \sqrt{x^2}}"
 """Graded once before the first fork: a parser that learns while it parses (math-verify's) has

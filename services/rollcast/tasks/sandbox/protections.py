@@ -78,10 +78,8 @@ def require_protections() -> None:
     if lacks := missing():
         raise UserError(
             f"tasks.grading.sandbox = 'strict': this machine lacks {' and '.join(lacks)}; grade "
-            "code on Linux 5.13 or "
-            "newer with Landlock enabled, or set gvisor if the pod runs under gVisor, or sandbox: "
-            "unsafe if "
-            "another barrier surrounds it"
+            "code on Linux 5.13 or newer with Landlock enabled, or set gvisor if the pod runs "
+            "under gVisor, or sandbox: unsafe if another barrier surrounds it"
         )
 
 

@@ -21,35 +21,27 @@ _COMPUTING = (
 )  # fmt: skip
 _TIME = (
     "clock_gettime", "clock_getres", "clock_nanosleep", "nanosleep", "gettimeofday", "time",
-    "times", "getrusage",
-    "alarm", "getitimer", "setitimer", "timer_create", "timer_settime", "timer_gettime",
-    "timer_delete", "pause",
+    "times", "getrusage", "alarm", "getitimer", "setitimer", "timer_create", "timer_settime",
+    "timer_gettime", "timer_delete", "pause",
 )  # fmt: skip
 _OWN_SIGNALS = (
     "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "rt_sigpending", "rt_sigsuspend",
-    "rt_sigtimedwait",
-    "sigaltstack", "restart_syscall",
+    "rt_sigtimedwait", "sigaltstack", "restart_syscall",
 )  # fmt: skip
 _ABOUT_ITSELF = (
     "getpid", "getppid", "gettid", "getpgrp", "getpgid", "getsid", "getuid", "geteuid", "getgid",
-    "getegid",
-    "getresuid", "getresgid", "getgroups", "getcwd", "uname", "sysinfo", "getrlimit",
-    "sched_getaffinity", "getcpu",
-    "umask",
+    "getegid", "getresuid", "getresgid", "getgroups", "getcwd", "uname", "sysinfo", "getrlimit",
+    "sched_getaffinity", "getcpu", "umask",
 )  # fmt: skip
 _OPEN_FILES = (
     "read", "readv", "pread64", "preadv", "write", "writev", "lseek", "close", "close_range", "dup",
-    "dup2", "dup3",
-    "fstat", "fstatfs", "fsync", "fdatasync", "ftruncate", "pipe", "pipe2", "poll", "ppoll",
-    "select",
-    "pselect6", "epoll_create", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait",
-    "eventfd", "eventfd2",
-    "fadvise64", "getdents", "getdents64",
+    "dup2", "dup3", "fstat", "fstatfs", "fsync", "fdatasync", "ftruncate", "pipe", "pipe2", "poll",
+    "ppoll", "select", "pselect6", "epoll_create", "epoll_create1", "epoll_ctl", "epoll_wait",
+    "epoll_pwait", "eventfd", "eventfd2", "fadvise64", "getdents", "getdents64",
 )  # fmt: skip
 _LOOKING_UP = (
     "stat", "lstat", "newfstatat", "statx", "statfs", "access", "faccessat", "faccessat2",
-    "readlink", "readlinkat",
-    "chdir", "fchdir",
+    "readlink", "readlinkat", "chdir", "fchdir",
 )  # fmt: skip
 _CONVERSING = ("sendmsg", "sendto", "recvmsg", "recvfrom", "getsockopt", "getsockname", "shutdown")
 

@@ -48,9 +48,8 @@ class UnreadableReferences:
         # Longest reference in a report
         prefix = reference[:80]
         sentence = (
-            f"its row is left out: {verifier} cannot evaluate the reference {prefix}, whatever the "
-            "answer; simplify it "
-            "in the data set or remove the row"
+            f"its row is left out: {verifier} cannot evaluate the reference {prefix}, whatever "
+            "the answer; simplify it in the data set or remove the row"
         )
         grade = Grade(0.0, "timeout", "reference", sentence)
         key = _key(verifier, reference)

@@ -76,23 +76,13 @@ class PodApi:
     async def read(self, name: str) -> dict[str, Any] | None:
         """A pod's manifest and status; None = there is no such pod."""
         method = self._core.read_namespaced_pod_without_preload_content
-        try:
-            pod: dict[str, Any] = await self._request(method, name)
-            return pod
-        except ClusterError as error:
-            if error.status == 404:
-                return None
-            raise
+        pod: dict[str, Any] | None = await self._request(method, name, may_be_absent=True)
+        return pod
 
     async def delete(self, name: str) -> bool:
         """Whether the pod was there."""
-        try:
-            await self._request(self._core.delete_namespaced_pod_without_preload_content, name)
-        except ClusterError as error:
-            if error.status == 404:
-                return False
-            raise
-        return True
+        method = self._core.delete_namespaced_pod_without_preload_content
+        return await self._request(method, name, may_be_absent=True) is not None
 
     async def list_pods(self, labels: str) -> list[dict[str, Any]]:
         method = self._core.list_namespaced_pod_without_preload_content
@@ -158,8 +148,14 @@ class PodApi:
         await self._stream_client.close()
 
     async def _request(
-        self, method: Any, *arguments: Any, is_namespaced: bool = True, **options: Any
+        self,
+        method: Any,
+        *arguments: Any,
+        is_namespaced: bool = True,
+        may_be_absent: bool = False,
+        **options: Any,
     ) -> Any:
+        """may_be_absent: None is returned if the API server knows no such pod."""
         if is_namespaced:
             options["namespace"] = self._namespace
         try:
@@ -168,6 +164,8 @@ class PodApi:
             answer = json.loads(await response.read())
         except _FAILURES as error:
             raise ClusterError(_one_line(error)) from error
+        if response.status == 404 and may_be_absent:
+            return None
         if response.status >= 400:
             message = answer.get("message") or f"the API server answered {response.status}"
             raise ClusterError(_one_line(message), response.status)

@@ -12,8 +12,7 @@ from typing import IO, Any
 
 import aiohttp
 
-from rollcast.environments.containers.bounded_output import BoundedOutput
-from rollcast.environments.containers.container import CommandOutput
+from rollcast.environments.bounded_output import CommandOutput
 from rollcast.environments.containers.pods.api import ClusterError, PodApi
 
 
@@ -80,10 +79,7 @@ async def run_in_pod(
 
     output_file, max_bytes: see run_host_command.
     """
-    content = bytearray()
-    output = BoundedOutput(max_bytes)
-    code = 0
-    is_overdue = False
+    output = CommandOutput(max_bytes, output_file)
     try:
         async with (
             asyncio.timeout(seconds),
@@ -91,17 +87,14 @@ async def run_in_pod(
         ):
             async for chunk in stream:
                 if isinstance(chunk, int):
-                    code = chunk
+                    output.code = chunk
                     break
-                if output_file is None:
-                    content += output.keep(chunk)
-                else:
-                    output_file.write(output.keep(chunk))
+                output.add(chunk)
     except TimeoutError:
-        is_overdue = True
-    # The code of a killed command, as a shell reports it
-    code = 137 if is_overdue else code
-    return CommandOutput(bytes(content), code, output.num_dropped, is_overdue)
+        output.is_overdue = True
+        # The code of a killed command, as a shell reports it
+        output.code = 137
+    return output
 
 
 async def _send(channels: Any, stdin: IO[bytes]) -> None:

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from rollcast.config.base import CONTAINER_IMAGE
 from rollcast.config.environments.container import ContainerSettings
 from rollcast.environments.containers.abandoned import is_gone
-from rollcast.environments.containers.container import COMMAND_SECONDS, ContainerError
+from rollcast.environments.containers.container import COMMAND_SECONDS
+from rollcast.environments.containers.errors import ContainerError
 from rollcast.environments.containers.pods.api import ClusterError, PodApi
 from rollcast.environments.containers.pods.manifest import (
     OWNER_LABEL,

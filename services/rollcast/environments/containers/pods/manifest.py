@@ -28,10 +28,6 @@ def owner() -> str:
     return label_value(os.environ.get("POD_UID") or f"{boot}.{socket.gethostname()}")
 
 
-def process_label() -> str:
-    return process_identity().replace(":", "-")
-
-
 def label_value(text: str) -> str:
     """The text, as far as a label may hold it."""
     # Most characters of a label's value
@@ -76,7 +72,7 @@ def pod_manifest(
             "rollcast.io/environment": label_value(environment),
             "rollcast.io/network": settings.network,
             OWNER_LABEL: owner(),
-            PROCESS_LABEL: process_label(),
+            PROCESS_LABEL: process_identity().replace(":", "-"),
         },
         # A cluster's autoscaler would move it to another node, and so end the episode.
         "annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"},

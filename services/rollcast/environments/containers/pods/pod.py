@@ -12,15 +12,14 @@ from typing import IO, Any
 import structlog
 
 from rollcast.config.environments.container import ContainerSettings
+from rollcast.environments.bounded_output import CommandOutput
 from rollcast.environments.containers.container import (
     COMMAND_SECONDS,
     END_ALL,
     MAKE_ROOM,
-    CommandOutput,
-    ContainerError,
-    SpoiledError,
+    Container,
 )
-from rollcast.environments.containers.files import ArchivedFiles
+from rollcast.environments.containers.errors import ContainerError, SpoiledError
 from rollcast.environments.containers.pods.api import ClusterError, PodApi
 from rollcast.environments.containers.pods.command import (
     LostCommandError,
@@ -41,13 +40,12 @@ PACK_TARGET = 'tar -C "$1" -chf - "./$2"'
 log = structlog.get_logger()
 
 
-class PodContainer(ArchivedFiles):
-    """A Container."""
+class PodContainer(Container):
+    """A pod of an episode."""
 
     def __init__(self, api: PodApi, name: str, settings: ContainerSettings) -> None:
-        super().__init__(settings)
+        super().__init__(name, settings)
         self._api = api
-        self._name = name
         self.is_created = False
         """Whether the cluster has answered that it is there."""
         self._end_reason = ""
@@ -56,15 +54,11 @@ class PodContainer(ArchivedFiles):
         """Whether it was ended from here: a cluster lets it run for a moment."""
         self._served: list[ServedCommands] = []
 
-    @property
-    def name(self) -> str:
-        return self._name
-
     async def has_ended(self) -> bool:
         try:
             return (
                 self._is_ended
-                or end_error(await self._api.read(self._name), self._settings) is not None
+                or end_error(await self._api.read(self.name), self._settings) is not None
             )
         except ClusterError:
             return False
@@ -72,7 +66,7 @@ class PodContainer(ArchivedFiles):
     async def open_commands(self, *, user: str | None, folder: str | None) -> list[str]:
         def stream(command: Sequence[str]) -> AsyncGenerator[bytes | int, None]:
             script = self._script(command, {}, user, folder)
-            return stream_command(self._api, self._name, START_COMMAND, script)
+            return stream_command(self._api, self.name, START_COMMAND, script)
 
         served = await ServedCommands.start(stream)
         self._served.append(served)
@@ -124,13 +118,13 @@ class PodContainer(ArchivedFiles):
         for pause_seconds in (0.0, 1.0, 5.0, 10.0):
             await asyncio.sleep(pause_seconds)
             try:
-                if await self._api.delete(self._name) or self.is_created:
+                if await self._api.delete(self.name) or self.is_created:
                     return
                 reason = ""
             except ClusterError as error:
                 reason = str(error)
         if reason:
-            log.warning("a pod cannot be removed", pod=self._name, reason=reason)
+            log.warning("a pod cannot be removed", pod=self.name, reason=reason)
 
     def _script(
         self,
@@ -162,7 +156,7 @@ class PodContainer(ArchivedFiles):
         if self._is_ended:
             await self._check_alive()
         try:
-            return await run_in_pod(self._api, self._name, command, seconds, **options)
+            return await run_in_pod(self._api, self.name, command, seconds, **options)
         except LostCommandError as error:
             await self._check_alive()
             if isinstance(error, RefusedCommandError):
@@ -186,15 +180,12 @@ class PodContainer(ArchivedFiles):
     ) -> CommandOutput:
         packed_path = PurePosixPath(path)
         program = PACK_TARGET if output_file is None else PACK_LINK
-        output = await self._run(
+        return await self._run(
             ["/bin/sh", "-c", program, "sh", str(packed_path.parent), packed_path.name],
             COMMAND_SECONDS,
             output_file=output_file,
             max_bytes=max_bytes,
         )
-        if output.is_overdue:
-            raise SpoiledError(f"{path} was not copied within {COMMAND_SECONDS:g} s")
-        return output
 
     async def _raise_if_gone(self, output: CommandOutput) -> None:
         # Codes of a shell that cannot start a program, and of signals
@@ -213,7 +204,7 @@ class PodContainer(ArchivedFiles):
         absent = f"/rollcast-{uuid.uuid4().hex}"
         is_reached = True
         try:
-            if not (await run_in_pod(self._api, self._name, [absent], 10.0)).is_overdue:
+            if not (await run_in_pod(self._api, self.name, [absent], 10.0)).is_overdue:
                 return
         except LostCommandError as error:
             is_reached = isinstance(error, RefusedCommandError)
@@ -223,7 +214,7 @@ class PodContainer(ArchivedFiles):
         # A kubelet reports an end within some seconds, the loss of a node in 50 s.
         for _ in range(60):
             try:
-                pod = await self._api.read(self._name)
+                pod = await self._api.read(self.name)
             except ClusterError as error:
                 raise ContainerError(str(error)) from error
             if (end := end_error(pod, self._settings)) is not None:

@@ -13,8 +13,8 @@ import tempfile
 from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 
-from rollcast.environments.containers.bounded_output import BoundedOutput
-from rollcast.environments.containers.container import ContainerError
+from rollcast.environments.bounded_output import BoundedOutput
+from rollcast.environments.containers.errors import ContainerError
 from rollcast.environments.containers.pods import enter_pod
 from rollcast.environments.containers.pods.command import LostCommandError, RefusedCommandError
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from rollcast.config.environments.container import ContainerSettings
-from rollcast.environments.containers.container import ContainerError, SpoiledError
+from rollcast.environments.containers.errors import ContainerError, SpoiledError
 from rollcast.environments.containers.pods.manifest import EPISODE_CONTAINER
 
 FAILED_START_REASONS = (
