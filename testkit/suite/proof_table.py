@@ -10,7 +10,9 @@ import yaml
 
 from testkit.suite.proofs import Proof
 
-_TABLE = yaml.load(Path(__file__).with_suffix(".yaml").read_text(), yaml.CSafeLoader)  # a safe loader
+_TABLE = yaml.load(
+    Path(__file__).with_suffix(".yaml").read_text(), yaml.CSafeLoader
+)  # a safe loader
 
 
 def _paths(rooms: Sequence[str] = (), paths: Sequence[str] = ()) -> list[str]:
