@@ -32,16 +32,19 @@ _ROPE_3D: dict[str, Any] = {"rope_parameters": {"rope_type": "default", "rope_th
 _CONFIGS: dict[str, dict[str, Any]] = {
     "qwen3": {"tie_word_embeddings": True},
     # A dense layer among them
-    "qwen3_moe": {**_EXPERTS, "norm_topk_prob": True, "num_hidden_layers": 3, "mlp_only_layers": [1]},
+    "qwen3_moe": {**_EXPERTS, "norm_topk_prob": True, "num_hidden_layers": 3,
+        "mlp_only_layers": [1]},
     # Stored as block_sparse_moe.experts.N.w1, w2, w3
     "mixtral": {**_LOCAL_EXPERTS, "intermediate_size": 48},
     # Half of a head rotates
     "glm4_moe": {**_ROUTED_EXPERTS, "use_qk_norm": True, "attention_bias": True},
-    # Latent attention of the only width that vLLM's CPU kernel has; vLLM reads how experts are chosen
+    # Latent attention of the only width that vLLM's CPU kernel has. vLLM reads how experts are
+    # chosen.
     "deepseek_v3": {**_ROUTED_EXPERTS, "q_lora_rank": 24, "kv_lora_rank": 512,
         "qk_rope_head_dim": 64, "qk_nope_head_dim": 32, "v_head_dim": 32, "num_key_value_heads": 4,
         "scoring_func": "sigmoid", "topk_method": "noaux_tc"},
-    # No groups; norms over all heads together; a part of a head rotates; vLLM reads how experts are chosen
+    # No groups; norms over all heads together; a part of a head rotates. vLLM reads how experts are
+    # chosen.
     "minimax_m2": {**_LOCAL_EXPERTS, "num_local_experts": 8, "intermediate_size": 48,
         "scoring_func": "sigmoid", "use_routing_bias": True, "use_qk_norm": True, "rotary_dim": 16},
     # Long-context rope: frequencies are rescaled
