@@ -28,9 +28,8 @@ PARTS_GROUP = "rollcast.parts"
 MAX_SENTENCE_CHARACTERS = 400
 """Characters of a failure that travel on."""
 SANDBOX_HINT = (
-    "; in the sandbox a verifier has no files, network, processes or threads: read files while the "
-    "module is imported, "
-    "or declare the function in tasks.verifiers with trusted: true"
+    "; in the sandbox a verifier has no files, network, processes or threads: read files while "
+    "the module is imported, or declare the function in tasks.verifiers with trusted: true"
 )
 _PACKAGE = Path(__file__).parents[1]
 
@@ -59,8 +58,7 @@ def check_file(source: str, setting: str = "verifier") -> None:
     if module_path.endswith(".py") and not Path(module_path).expanduser().is_file():
         raise UserError(
             f"{setting} {source}: there is no file {Path(module_path).expanduser().absolute()}; "
-            "correct the path, "
-            "which is relative to the folder in which the command is started"
+            "correct the path, which is relative to the folder in which the command is started"
         )
 
 
@@ -101,8 +99,7 @@ def _installed_part(name: str, group: str) -> Callable[..., Any]:
         names = ", ".join(sorted(installed.names)) or "none"
         raise UserError(
             f"no installed package has the entry point {name!r} in the group {group} (there is: "
-            f"{names}); install "
-            "it, or name a function as ./mine.py:f"
+            f"{names}); install it, or name a function as ./mine.py:f"
         )
     function: Callable[..., Any] = installed[name].load()
     return function

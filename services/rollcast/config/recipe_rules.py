@@ -39,17 +39,15 @@ def _parts_agree(recipe: Recipe) -> Iterator[Contradiction]:
         yield (
             "recipe.scale_by_difficulty",
             "it scales recipe.kl and recipe.entropy_bonus, and both are off; set one of these, or "
-            "scale_by_difficulty to "
-            "false",
+            "scale_by_difficulty to false",
             "recipe.kl",
             "recipe.entropy_bonus",
         )
     if recipe.unique_prompts is not None and recipe.unique_prompts < recipe.prompts_per_step:
         yield (
             "recipe.unique_prompts",
-            f"is less than recipe.prompts_per_step {recipe.prompts_per_step}, so a step would hold "
-            "a prompt twice; raise "
-            "recipe.unique_prompts or lower prompts_per_step",
+            f"is less than recipe.prompts_per_step {recipe.prompts_per_step}, so a step would "
+            "hold a prompt twice; raise recipe.unique_prompts or lower prompts_per_step",
             "recipe.prompts_per_step",
         )
     distillation = recipe.distillation
@@ -61,8 +59,7 @@ def _parts_agree(recipe: Recipe) -> Iterator[Contradiction]:
         yield (
             "recipe.temperature",
             "an endpoint gives the teacher's log-probs at temperature 1, unlike the sampled ones; "
-            "set it to 1, or give "
-            "recipe.distillation.teacher: {kind: folder, path: ...}",
+            "set it to 1, or give recipe.distillation.teacher: {kind: folder, path: ...}",
             "recipe.distillation",
         )
 
@@ -75,8 +72,7 @@ def _older_weights_are_corrected_once(recipe: Recipe) -> Iterator[Contradiction]
         yield (
             "recipe.schedule.max_staleness",
             f"recipe.loss {recipe.loss.kind} has no ratio that corrects for older weights, and "
-            "schedule "
-            f"{schedule.kind} trains on them; set max_staleness {on_policy}, "
+            f"schedule {schedule.kind} trains on them; set max_staleness {on_policy}, "
             "recipe.corrections.truncation or another loss",
             "recipe.loss",
         )
@@ -84,16 +80,14 @@ def _older_weights_are_corrected_once(recipe: Recipe) -> Iterator[Contradiction]
         yield (
             "recipe.corrections.truncation.ratio_max",
             f"is for a loss without a ratio, and whether {recipe.loss.function} has one is not "
-            "known; multiply by the ratio "
-            "in that function, or set recipe.loss: {kind: reinforce}",
+            "known; multiply by the ratio in that function, or set recipe.loss: {kind: reinforce}",
             "recipe.loss",
         )
     elif recipe.loss.has_ratio and truncation is not None:
         yield (
             "recipe.corrections.truncation.ratio_max",
             f"recipe.loss {recipe.loss.kind} contains the ratio already; remove "
-            "recipe.corrections.truncation or set "
-            "recipe.loss: {kind: reinforce}",
+            "recipe.corrections.truncation or set recipe.loss: {kind: reinforce}",
             "recipe.loss",
         )
 
@@ -145,8 +139,7 @@ def _allocation_is_a_range(recipe: Recipe) -> Iterator[Contradiction]:
         yield (
             "recipe.rollouts_per_prompt",
             f"is outside recipe.rollout_allocation's {allocation.least} to {allocation.most}; "
-            "widen that "
-            "range or change recipe.rollouts_per_prompt",
+            "widen that range or change recipe.rollouts_per_prompt",
             "recipe.rollout_allocation",
         )
 
@@ -163,8 +156,7 @@ def _length_control_fits_the_budget(recipe: Recipe) -> Iterator[Contradiction]:
                 "recipe.length_control.position",
                 f"with answer_tokens {control.answer_tokens} it leaves no room for the phrase in "
                 f"recipe.max_completion_tokens {limit}; lower position and answer_tokens, raise "
-                "max_completion_tokens, "
-                "or set recipe.length_control: {kind: none}",
+                "max_completion_tokens, or set recipe.length_control: {kind: none}",
                 "recipe.length_control.answer_tokens",
                 "recipe.max_completion_tokens",
             )
@@ -173,8 +165,7 @@ def _length_control_fits_the_budget(recipe: Recipe) -> Iterator[Contradiction]:
             yield (
                 "recipe.length_control.cache_tokens",
                 f"exceeds max_tokens {control.max_tokens}, which penalises every answer; lower "
-                "cache_tokens or "
-                "raise max_tokens",
+                "cache_tokens or raise max_tokens",
                 "recipe.length_control.max_tokens",
             )
         elif control.max_tokens - control.cache_tokens >= limit:

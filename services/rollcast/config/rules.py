@@ -222,10 +222,8 @@ def _services_fit(grading: Grading, grader: Grader, redis: Redis) -> Iterator[Co
         yield (
             "grader.patience_seconds",
             f"must exceed tasks.grading.deadline_seconds {grading.longest_seconds:g} and the wait "
-            "for a core that it "
-            f"allows, {grading.longest_wall_seconds:g} s in all; raise grader.patience_seconds or "
-            "lower "
-            "deadline_seconds",
+            f"for a core that it allows, {grading.longest_wall_seconds:g} s in all; raise "
+            "grader.patience_seconds or lower deadline_seconds",
             "tasks.grading",
         )
     if redis.socket is not None and redis.tls is not None:
@@ -305,8 +303,7 @@ def _the_run_ends(budget: Budget, stop_when: StopWhen | None) -> Iterator[Wrong]
         yield Wrong(
             "budget",
             "sets neither steps nor device_hours, so the run would never end; set one of them, or "
-            "stop_when, or "
-            "endless: true for a run that only Ctrl-C ends",
+            "stop_when, or endless: true for a run that only Ctrl-C ends",
         )
     if bounds and budget.endless:
         bound_fields = ("budget.steps", "budget.device_hours")
