@@ -14,6 +14,7 @@ several ways.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -71,10 +72,12 @@ MERGED_TEXT = (
 )
 """The BPE merges are trained on it."""
 
-TEMPLATES: dict[Kind, str] = {
-    kind: (Path(__file__).parent / "chat_templates" / f"{kind}.jinja").read_text()
-    for kind in SPECIAL_TOKENS
-}
+
+def load_template(name: str) -> str:
+    return (Path(__file__).parent / "chat_templates" / f"{name}.jinja").read_text()
+
+
+TEMPLATES: dict[Kind, str] = {kind: load_template(kind) for kind in SPECIAL_TOKENS}
 QWEN3_TEMPLATE = TEMPLATES["qwen3"]
 LLAMA_3_TEMPLATE = TEMPLATES["llama_3"]
 CHATML_TEMPLATE = TEMPLATES["chatml"]
@@ -82,30 +85,40 @@ CHATML_TEMPLATE = TEMPLATES["chatml"]
 
 def make_chat_tokenizer(kind: Kind, template: str | None = None) -> Any:
     """A fast Hugging Face tokenizer with the template of this kind, or with another template."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     text = Tokenizer(models.BPE())
     text.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    text.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     # 256 bytes, and at most 96 merges: MERGED_TEXT may have fewer
     trainer = trainers.BpeTrainer(vocab_size=352, initial_alphabet=alphabet, show_progress=False)
     text.train_from_iterator(MERGED_TEXT, trainer)
-    text.add_special_tokens(
-        [AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS[kind]]
-    )
-    text.add_tokens(
-        [AddedToken(token, special=False, normalized=False) for token in WHOLE_TOKENS[kind]]
-    )
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=text,
+    tokenizer = make_tokenizer(
+        text,
+        SPECIAL_TOKENS[kind],
+        WHOLE_TOKENS[kind],
         eos_token=END_OF_TURN[kind],
         pad_token=PADDING[kind],
         clean_up_tokenization_spaces=False,
     )
     tokenizer.chat_template = template or TEMPLATES[kind]
     return tokenizer
+
+
+def make_tokenizer(
+    text: Any, special_tokens: Sequence[str], whole_tokens: Sequence[str], **settings: Any
+) -> Any:
+    """A fast Hugging Face tokenizer of bytes around one of `tokenizers`, with added tokens."""
+    from tokenizers import AddedToken, decoders, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    text.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    text.decoder = decoders.ByteLevel()
+    text.add_special_tokens(
+        [AddedToken(token, special=True, normalized=False) for token in special_tokens]
+    )
+    text.add_tokens([AddedToken(token, special=False, normalized=False) for token in whole_tokens])
+    return PreTrainedTokenizerFast(tokenizer_object=text, **settings)
 
 
 def write_chat_tokenizer(folder: Path, kind: Kind, template: str | None = None) -> int:

@@ -55,12 +55,8 @@ def check_nothing_was_left_behind(lines: list[dict[str, Any]], lag: int) -> None
     Batches without an update make no step, so steps are what counts.
     """
     kept_lines = surviving_lines(lines)
-    last = max(line["step"] for line in kept_lines if line["what"] == "step")
-    cut = next(
-        i
-        for i, line in enumerate(kept_lines)
-        if line["what"] == "step" and line["step"] == last - lag - 2
-    )
+    steps = {line["step"]: i for i, line in enumerate(kept_lines) if line["what"] == "step"}
+    cut = steps[max(steps) - lag - 2]
     dispatched = {
         task for line in kept_lines[:cut] if line["what"] == "dispatched" for task in line["tasks"]
     }
@@ -100,17 +96,12 @@ def check_every_episode_ended(lines: list[dict[str, Any]], rollouts: int) -> dic
     ends: Counter[str] = Counter()
     for line in settled_groups(lines):
         episodes = line.get("episodes", {})
-        assert sum(episodes.values()) == rollouts, (
-            f"task {line['tasks']}: {episodes}, asked were {rollouts}"
-        )
-        assert set(episodes) <= EPISODE_ENDS, f"task {line['tasks']}: {episodes}"
         failures = line.get("failures", {})
-        assert sum(failures.values()) == episodes.get("failed", 0), (
-            f"task {line['tasks']}: {episodes}, {failures}"
-        )
-        assert all(sentence.startswith("environment ") for sentence in failures), (
-            f"task {line['tasks']}: {failures}"
-        )
+        report = f"task {line['tasks']}: {episodes}, asked were {rollouts}; {failures}"
+        assert sum(episodes.values()) == rollouts, report
+        assert set(episodes) <= EPISODE_ENDS, report
+        assert sum(failures.values()) == episodes.get("failed", 0), report
+        assert all(sentence.startswith("environment ") for sentence in failures), report
         ends.update(episodes)
     return dict(ends)
 
