@@ -7,13 +7,11 @@ from rollcast.config.base import OBJECT_NAME
 from rollcast.config.environments.container import ContainerSettings
 from rollcast.config.environments.harbor import HarborEnvironment
 from rollcast.config.environments.tool_set import ToolSet
+from rollcast.config.sentences import Contradiction
 from rollcast.config.tasks import Tasks
 
 
-def environments_are_one(tasks: Tasks) -> Iterator[tuple[str, ...]]:
-    """Contradictions: the setting to fix, the end of the sentence, and the settings that it was
-    compared with.
-    """
+def environments_are_one(tasks: Tasks) -> Iterator[Contradiction]:
     for index, environment in enumerate(tasks.environments):
         field = f"tasks.environments.{index}"
         if isinstance(environment, ToolSet):
@@ -22,16 +20,14 @@ def environments_are_one(tasks: Tasks) -> Iterator[tuple[str, ...]]:
             yield from _harbor_fits(field, environment)
 
 
-def _tools_fit(field: str, tools: ToolSet) -> Iterator[tuple[str, ...]]:
+def _tools_fit(field: str, tools: ToolSet) -> Iterator[Contradiction]:
     if not tools.tools and not tools.mcp:
         yield f"{field}.tools", "the model could call nothing; name tools, or servers in mcp"
     if "shell" in tools.tools and tools.profile == "compute":
         yield (
             f"{field}.profile",
-            (
-                "the tool shell starts processes, which this profile forbids; set it to folder or "
-                "container, or take shell out of tools"
-            ),
+            "the tool shell starts processes, which this profile forbids; set it to folder or "
+            "container, or take shell out of tools",
             f"{field}.tools",
         )
     yield from _container_fits(field, tools)
@@ -65,15 +61,13 @@ def _tools_fit(field: str, tools: ToolSet) -> Iterator[tuple[str, ...]]:
         if server.token_variable is not None and server.command is not None:
             yield (
                 f"{setting}.token_variable",
-                (
-                    "a server that command starts sees the variables of its generator; remove it, "
-                    "or name the server's url"
-                ),
+                "a server that command starts sees the variables of its generator; remove it, "
+                "or name the server's url",
                 f"{setting}.command",
             )
 
 
-def _harbor_fits(field: str, harbor: HarborEnvironment) -> Iterator[tuple[str, ...]]:
+def _harbor_fits(field: str, harbor: HarborEnvironment) -> Iterator[Contradiction]:
     if harbor.container.image is not None:
         yield f"{field}.container.image", "each task has an image of its own; remove it"
     if harbor.container.warm:
@@ -81,7 +75,7 @@ def _harbor_fits(field: str, harbor: HarborEnvironment) -> Iterator[tuple[str, .
     yield from _engine_fits(f"{field}.container", harbor.container)
 
 
-def _container_fits(field: str, tools: ToolSet) -> Iterator[tuple[str, ...]]:
+def _container_fits(field: str, tools: ToolSet) -> Iterator[Contradiction]:
     if tools.profile != "container":
         if tools.container is not None:
             yield (
@@ -101,15 +95,13 @@ def _container_fits(field: str, tools: ToolSet) -> Iterator[tuple[str, ...]]:
         if tool not in ("shell", "python"):
             yield (
                 f"{field}.tools.{number}",
-                (
-                    "only shell and python run in a container; take it out of tools, or into an "
-                    "environment of another profile"
-                ),
+                "only shell and python run in a container; take it out of tools, or into an "
+                "environment of another profile",
                 f"{field}.profile",
             )
 
 
-def _engine_fits(field: str, container: ContainerSettings) -> Iterator[tuple[str, ...]]:
+def _engine_fits(field: str, container: ContainerSettings) -> Iterator[Contradiction]:
     engine = f"{field}.engine"
     if container.engine == "podman":
         if container.namespace is not None:
@@ -137,34 +129,18 @@ def _engine_fits(field: str, container: ContainerSettings) -> Iterator[tuple[str
         yield f"{field}.runtime", "give the name of a RuntimeClass, such as gvisor", engine
 
 
-def _names_of_tools_differ(field: str, tools: ToolSet) -> Iterator[tuple[str, ...]]:
+def _names_of_tools_differ(field: str, tools: ToolSet) -> Iterator[Contradiction]:
     """The model calls a function by the last part of its place, and a server's tools by the
     server's name.
     """
-    for setting, names in (
-        (
-            "tools",
-            [
-                (f"{field}.tools.{number}", tool.rpartition(":")[2])
-                for number, tool in enumerate(tools.tools)
-            ],
-        ),
-        (
-            "mcp",
-            [
-                (f"{field}.mcp.{number}.name", server.name)
-                for number, server in enumerate(tools.mcp)
-            ],
-        ),
+    for setting, place, names in (
+        ("tools", "tools.{}", [tool.rpartition(":")[2] for tool in tools.tools]),
+        ("mcp", "mcp.{}.name", [server.name for server in tools.mcp]),
     ):
-        seen_names: set[str] = set()
-        for location, name in names:
-            if name in seen_names:
+        for index, name in enumerate(names):
+            if name in names[:index]:
                 yield (
-                    location,
-                    (
-                        f"the model calls another of {setting} {name} too; give one of them "
-                        "another name"
-                    ),
+                    f"{field}.{place.format(index)}",
+                    f"the model calls another of {setting} {name} too; give one of them another "
+                    "name",
                 )
-            seen_names.add(name)

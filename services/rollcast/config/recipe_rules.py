@@ -11,9 +11,7 @@ from rollcast.config.recipe import (
     PipelineSchedule,
     Recipe,
 )
-
-Contradiction = tuple[str, ...]
-"""A contradiction as `rollcast.config.rules` reports it."""
+from rollcast.config.sentences import Contradiction
 
 
 def recipe_is_one(recipe: Recipe) -> Iterator[Contradiction]:
@@ -29,10 +27,8 @@ def _parts_agree(recipe: Recipe) -> Iterator[Contradiction]:
     if recipe.refill_filtered and not recipe.zero_variance_filter:
         yield (
             "recipe.refill_filtered",
-            (
-                "it refills what recipe.zero_variance_filter drops; set that to true or "
-                "refill_filtered to false"
-            ),
+            "it refills what recipe.zero_variance_filter drops; set that to true or "
+            "refill_filtered to false",
             "recipe.zero_variance_filter",
         )
     if recipe.scale_by_difficulty and recipe.kl is None and recipe.entropy_bonus == 0:
@@ -111,10 +107,8 @@ def _nothing_needs_rewards(recipe: Recipe) -> Iterator[Contradiction]:
     if recipe.refill_filtered:
         yield (
             "recipe.refill_filtered",
-            (
-                "with the teacher alone no group is dropped for its rewards, so there is nothing "
-                f"to refill; {remedy}"
-            ),
+            "with the teacher alone no group is dropped for its rewards, so there is nothing "
+            f"to refill; {remedy}",
             with_reward,
         )
     if recipe.scale_by_difficulty:

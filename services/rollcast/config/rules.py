@@ -31,13 +31,9 @@ from rollcast.config.recipe import DifficultyAllocation, Recipe
 from rollcast.config.recipe_rules import recipe_is_one
 from rollcast.config.run_end import Budget, StopWhen
 from rollcast.config.schema import RunConfig
-from rollcast.config.sentences import Wrong, wrong_value
+from rollcast.config.sentences import Contradiction, Wrong, wrong_value
 from rollcast.config.services import Forecaster, Generator, Grader
 from rollcast.config.tasks import Grading, PromptFormat, Tasks
-
-Contradiction = tuple[str, ...]
-"""The setting to fix, what follows it and its value in the sentence, and the settings that it was
-compared with."""
 
 
 def broken_rules(config: RunConfig, *, to_start: bool = False) -> Iterator[Wrong]:
@@ -97,28 +93,22 @@ def _model_fits(model: Model, recipe: Recipe, engine: EngineArguments) -> Iterat
     if model.from_run is not None and model.spent_device_hours is not None:
         yield (
             "model.spent_device_hours",
-            (
-                "the checkpoint of model.from_run contains the spent device-hours; remove one of "
-                "the two"
-            ),
+            "the checkpoint of model.from_run contains the spent device-hours; remove one of "
+            "the two",
             "model.from_run",
         )
     if engine.quantization is not None and model.dtype != "bfloat16":
         yield (
             "generator.engine.quantization",
-            (
-                f"it quantises bfloat16 weights, and model.dtype is {model.dtype}; set that to "
-                "bfloat16 or remove quantization"
-            ),
+            f"it quantises bfloat16 weights, and model.dtype is {model.dtype}; set that to "
+            "bfloat16 or remove quantization",
             "model.dtype",
         )
     if engine.quantization is not None and model.lora is not None:
         yield (
             "generator.engine.quantization",
-            (
-                "adapters of a base in 8 bits were never shown; remove it, or train every weight "
-                "without model.lora"
-            ),
+            "adapters of a base in 8 bits were never shown; remove it, or train every weight "
+            "without model.lora",
             "model.lora",
         )
 
@@ -167,26 +157,21 @@ def _prompt_format_is_one(prompt_format: PromptFormat) -> Iterator[Contradiction
 def _names_are_given_once(tasks: Tasks, forecaster: Forecaster) -> Iterator[Contradiction]:
     source = forecaster.source
     curves: tuple[CurveFile | CurveQueries, ...] = () if source.kind == "scrape" else source.curves
-    for names in (
-        [(f"{field}.name", dataset.name) for field, dataset in _datasets(tasks)],
-        [
-            (f"tasks.verifiers.{index}.name", verifier.name)
-            for index, verifier in enumerate(tasks.verifiers)
-        ],
-        [
-            (f"tasks.environments.{index}.name", environment.name)
-            for index, environment in enumerate(tasks.environments)
-        ],
-        [
-            (f"forecaster.source.curves.{index}.run", curve.run)
-            for index, curve in enumerate(curves)
-        ],
+    yield from _given_once([(f"{field}.name", dataset.name) for field, dataset in _datasets(tasks)])
+    for pattern, names in (
+        ("tasks.verifiers.{}.name", [verifier.name for verifier in tasks.verifiers]),
+        ("tasks.environments.{}.name", [environment.name for environment in tasks.environments]),
+        ("forecaster.source.curves.{}.run", [curve.run for curve in curves]),
     ):
-        num_uses: Counter[str] = Counter()
-        for field, name in names:
-            num_uses[name] += 1
-            if num_uses[name] == 2:
-                yield field, "is given more than once; each needs a name of its own"
+        yield from _given_once([(pattern.format(i), name) for i, name in enumerate(names)])
+
+
+def _given_once(names: list[tuple[str, str]]) -> Iterator[Contradiction]:
+    num_uses: Counter[str] = Counter()
+    for field, name in names:
+        num_uses[name] += 1
+        if num_uses[name] == 2:
+            yield field, "is given more than once; each needs a name of its own"
 
 
 def _data_sets_are_one(tasks: Tasks) -> Iterator[Contradiction]:
@@ -237,18 +222,15 @@ def _autoscaler_knows_its_fleet(autoscaler: Autoscaler) -> Iterator[Contradictio
             f"exceeds most, {autoscaler.most}; lower least or raise most",
             "autoscaler.most",
         )
-    if autoscaler.mode == "controller" and autoscaler.deployment is None:
+    if autoscaler.deployment is not None:
+        return
+    if autoscaler.mode == "controller":
         yield "autoscaler.mode", "needs deployment, the name of the generators' Deployment; set it"
-    if autoscaler.trainer_jobs is not None and autoscaler.deployment is None:
-        yield (
-            "autoscaler.trainer_jobs",
-            "needs autoscaler.deployment, whose generators are let go; set it",
-        )
-    if autoscaler.replaced_jobs is not None and autoscaler.deployment is None:
-        yield (
-            "autoscaler.replaced_jobs",
-            "needs autoscaler.deployment, whose generators wait for the trainer; set it",
-        )
+    needs = "needs autoscaler.deployment, whose generators"
+    if autoscaler.trainer_jobs is not None:
+        yield "autoscaler.trainer_jobs", f"{needs} are let go; set it"
+    if autoscaler.replaced_jobs is not None:
+        yield "autoscaler.replaced_jobs", f"{needs} wait for the trainer; set it"
 
 
 def _data_sets_have_a_place(tasks: Tasks) -> Iterator[Wrong]:

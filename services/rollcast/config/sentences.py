@@ -59,6 +59,9 @@ _WANTED = {
     "too_long": "takes {max_length} entries at most, and has {actual_length}",
 }
 """By pydantic's name of the mistake: every one that a setting can be refused with."""
+Contradiction = tuple[str, ...]
+"""What a rule across settings yields: the setting to fix, what follows it and its value in the
+sentence, and the settings that it was compared with."""
 _KINDS = (
     (str, "a text"),
     (bool, "true or false"),
