@@ -32,6 +32,7 @@ from testkit.system.audit import (
     check_nothing_was_left_behind,
     failures,
     failures_of_dead,
+    tasks_of,
 )
 from testkit.system.calling_model import make_calling_model
 from testkit.system.episode_audit import check_groups
@@ -125,7 +126,7 @@ class Chaos:
             "tasks_by_outcome": check_every_task_once(lines),
             "tasks_held_at_faults": dict(self._held_counts),
             "failures_of_tasks_given_up": failures_of_dead(lines),
-            "tasks_redone": sum(len(line["tasks"]) for line in lines if line["what"] == "redone"),
+            "tasks_redone": len(tasks_of(lines, "redone")),
             "episodes_by_end": check_every_episode_ended(lines, ROLLOUTS),
             "episodes_given_up": self._failures(),
             "audit_of_groups": dict(check_groups(recorded, lines)),

@@ -251,6 +251,6 @@ def run(controller: Controller, answers: Answers, limit: int = 10**9) -> Trainer
 
 def read_group_count(controller: Controller, outcome: str) -> float:
     """How many groups ended so, by the metric."""
-    registry = controller._reporter._exporter.registry
+    exporter = controller._reporter._exporter
     labels = {"run": "r", "outcome": outcome}
-    return registry.get_sample_value(trainer_metrics.GROUPS.name, labels) or 0.0
+    return exporter.registry.get_sample_value(trainer_metrics.GROUPS.name, labels) or 0.0
