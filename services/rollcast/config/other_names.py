@@ -5,7 +5,6 @@ in `removed_settings.yaml`, as run files of earlier versions name them.
 """
 
 import functools
-import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -127,10 +126,7 @@ def removed_setting(field: str) -> Removed | None:
 
 def without_ignored(data: Mapping[str, Any]) -> dict[str, Any]:
     """The settings without removed ones that have no effect."""
-    settings: Any = dict(data)
-    for field, removed in removed_settings().items():
-        settings = _without(settings, field.split("."), partial(operator.eq, removed.accepted))
-    return dict(settings)
+    return _without_removed(data, lambda field, value: value == removed_settings()[field].accepted)
 
 
 def without_removed(data: Mapping[str, Any], dropped: list[tuple[str, object]]) -> dict[str, Any]:
@@ -138,15 +134,21 @@ def without_removed(data: Mapping[str, Any], dropped: list[tuple[str, object]]) 
 
     dropped: takes their names and values, if these are not the accepted ones.
     """
+
+    def drop(field: str, value: object) -> bool:
+        if value != removed_settings()[field].accepted:
+            dropped.append((field, value))
+        return True
+
+    return _without_removed(data, drop)
+
+
+def _without_removed(
+    data: Mapping[str, Any], is_dropped: Callable[[str, object], bool]
+) -> dict[str, Any]:
     settings: Any = dict(data)
-    for field, removed in removed_settings().items():
-
-        def drop(value: object, field: str = field, accepted: object = removed.accepted) -> bool:
-            if value != accepted:
-                dropped.append((field, value))
-            return True
-
-        settings = _without(settings, field.split("."), drop)
+    for field in removed_settings():
+        settings = _without(settings, field.split("."), partial(is_dropped, field))
     return dict(settings)
 
 

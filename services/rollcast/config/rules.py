@@ -31,7 +31,7 @@ from rollcast.config.recipe import DifficultyAllocation, Recipe
 from rollcast.config.recipe_rules import recipe_is_one
 from rollcast.config.run_end import Budget, StopWhen
 from rollcast.config.schema import RunConfig
-from rollcast.config.sentences import Contradiction, Wrong, wrong_value
+from rollcast.config.sentences import Contradiction, Wrong, within, wrong_value
 from rollcast.config.services import Forecaster, Generator, Grader
 from rollcast.config.tasks import Grading, PromptFormat, Tasks
 
@@ -53,14 +53,15 @@ def broken_rules(config: RunConfig, *, to_start: bool = False) -> Iterator[Wrong
 def _contradictions(config: RunConfig) -> Iterator[Contradiction]:
     yield from _model_fits(config.model, config.recipe, config.generator.engine)
     yield from _groups_fit_a_generator(config.generator, config.recipe, config.tasks)
-    yield from recipe_is_one(config.recipe)
-    yield from _prompt_format_is_one(config.tasks.prompt_format)
+    yield from within("recipe", recipe_is_one(config.recipe))
+    yield from within("tasks.prompt_format", _prompt_format_is_one(config.tasks.prompt_format))
     yield from _names_are_given_once(config.tasks, config.forecaster)
     yield from environments_are_one(config.tasks)
-    yield from _data_sets_are_one(config.tasks)
+    for field, dataset in _datasets(config.tasks):
+        yield from within(field, _data_set_is_one(dataset))
     yield from episodes_fit(config.tasks, config.recipe, list(_datasets(config.tasks)))
     yield from _services_fit(config.tasks.grading, config.grader, config.redis)
-    yield from _autoscaler_knows_its_fleet(config.autoscaler)
+    yield from within("autoscaler", _autoscaler_knows_its_fleet(config.autoscaler))
 
 
 def _value(settings: Settings, field: str) -> object:
@@ -137,20 +138,19 @@ def _groups_fit_a_generator(
 
 
 def _prompt_format_is_one(prompt_format: PromptFormat) -> Iterator[Contradiction]:
-    field = "tasks.prompt_format"
     is_dressed = prompt_format.system is not None or prompt_format.enable_thinking is not None
     if prompt_format.layout == "bare" and is_dressed:
         yield (
-            f"{field}.layout",
+            "layout",
             "takes neither system nor enable_thinking; remove them or choose another layout",
-            f"{field}.system",
-            f"{field}.enable_thinking",
+            "system",
+            "enable_thinking",
         )
     if prompt_format.open_thinking and prompt_format.enable_thinking is False:
         yield (
-            f"{field}.open_thinking",
+            "open_thinking",
             "contradicts enable_thinking: false; remove one of the two",
-            f"{field}.enable_thinking",
+            "enable_thinking",
         )
 
 
@@ -174,32 +174,25 @@ def _given_once(names: list[tuple[str, str]]) -> Iterator[Contradiction]:
             yield field, "is given more than once; each needs a name of its own"
 
 
-def _data_sets_are_one(tasks: Tasks) -> Iterator[Contradiction]:
-    for field, dataset in _datasets(tasks):
-        if isinstance(dataset, CountdownDataset) and dataset.numbers[0] > dataset.numbers[1]:
-            yield f"{field}.numbers", "must be [low, high] with low <= high; swap them"
-        if isinstance(dataset, RowsDataset) and dataset.mapping != "plain":
+def _data_set_is_one(dataset: Dataset | Mixture) -> Iterator[Contradiction]:
+    if isinstance(dataset, CountdownDataset) and dataset.numbers[0] > dataset.numbers[1]:
+        yield "numbers", "must be [low, high] with low <= high; swap them"
+    if isinstance(dataset, RowsDataset):
+        if dataset.mapping != "plain":
             for name in sorted({"prompt_field", "answer_field"} & dataset.model_fields_set):
-                yield (
-                    f"{field}.{name}",
-                    f"mapping {dataset.mapping} knows its fields itself; remove it",
-                )
-        if isinstance(dataset, RowsDataset):
-            yield from _dates_are_a_window(field, dataset)
+                yield name, f"mapping {dataset.mapping} knows its fields itself; remove it"
+        yield from _dates_are_a_window(dataset)
 
 
-def _dates_are_a_window(field: str, dataset: RowsDataset) -> Iterator[Contradiction]:
+def _dates_are_a_window(dataset: RowsDataset) -> Iterator[Contradiction]:
     first = dataset.from_date
     last = dataset.to_date
     if dataset.mapping != "livecodebench":
         for name in ("from_date", "to_date"):
             if getattr(dataset, name) is not None:
-                yield (
-                    f"{field}.{name}",
-                    f"mapping {dataset.mapping} has no dates, livecodebench has; remove it",
-                )
+                yield name, f"mapping {dataset.mapping} has no dates, livecodebench has; remove it"
     elif first is not None and last is not None and first > last:
-        yield f"{field}.to_date", f"is before from_date, {first}; swap them", f"{field}.from_date"
+        yield "to_date", f"is before from_date, {first}; swap them", "from_date"
 
 
 def _services_fit(grading: Grading, grader: Grader, redis: Redis) -> Iterator[Contradiction]:
@@ -217,20 +210,16 @@ def _services_fit(grading: Grading, grader: Grader, redis: Redis) -> Iterator[Co
 
 def _autoscaler_knows_its_fleet(autoscaler: Autoscaler) -> Iterator[Contradiction]:
     if autoscaler.least > autoscaler.most:
-        yield (
-            "autoscaler.least",
-            f"exceeds most, {autoscaler.most}; lower least or raise most",
-            "autoscaler.most",
-        )
+        yield ("least", f"exceeds most, {autoscaler.most}; lower least or raise most", "most")
     if autoscaler.deployment is not None:
         return
     if autoscaler.mode == "controller":
-        yield "autoscaler.mode", "needs deployment, the name of the generators' Deployment; set it"
+        yield "mode", "needs deployment, the name of the generators' Deployment; set it"
     needs = "needs autoscaler.deployment, whose generators"
     if autoscaler.trainer_jobs is not None:
-        yield "autoscaler.trainer_jobs", f"{needs} are let go; set it"
+        yield "trainer_jobs", f"{needs} are let go; set it"
     if autoscaler.replaced_jobs is not None:
-        yield "autoscaler.replaced_jobs", f"{needs} wait for the trainer; set it"
+        yield "replaced_jobs", f"{needs} wait for the trainer; set it"
 
 
 def _data_sets_have_a_place(tasks: Tasks) -> Iterator[Wrong]:

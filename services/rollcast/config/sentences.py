@@ -6,7 +6,7 @@ import copy
 import functools
 import json
 import reprlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import islice
@@ -150,6 +150,12 @@ def wrong_value(field: str, value: object, sentence: str, *related_fields: str) 
     `related_fields`: settings that it was compared with.
     """
     return Wrong(field, f"is wrong: {sentence}", format_value(field, value), related_fields)
+
+
+def within(group: str, contradictions: Iterable[Contradiction]) -> Iterator[Contradiction]:
+    """Contradictions whose settings are named from a group on, with the whole names."""
+    for field, sentence, *related_fields in contradictions:
+        yield (f"{group}.{field}", sentence, *(f"{group}.{name}" for name in related_fields))
 
 
 def format_value(field: str, value: object) -> str:
