@@ -7,10 +7,10 @@ from pathlib import Path
 
 from testkit.containers import IMAGE
 
-TASK = Path(__file__).with_name("harbor_task")
+TASK_FOLDER = Path(__file__).with_name("harbor_task")
 """A task's folder. In it MODE is where the tests run, and IMAGE what the task's image builds on."""
-TASK_FILE = (TASK / "task.toml").read_text()
-TESTS = (TASK / "tests" / "test.sh").read_text()
+TASK_FILE = (TASK_FOLDER / "task.toml").read_text()
+TESTS = (TASK_FOLDER / "tests" / "test.sh").read_text()
 UNSUPPORTED: dict[str, tuple[str, str]] = {
     "environment.gpus": ("gpus = 0", "gpus = 1"),
     "environment.gpu_types": ("gpus = 0", 'gpu_types = ["H100"]'),
@@ -30,7 +30,7 @@ UNSUPPORTED: dict[str, tuple[str, str]] = {
 
 def write_task(folder: Path, task_file: str = TASK_FILE, mode: str = "shared") -> Path:
     """Write one task; returns its folder."""
-    shutil.copytree(TASK, folder, dirs_exist_ok=True)
+    shutil.copytree(TASK_FOLDER, folder, dirs_exist_ok=True)
     (folder / "task.toml").write_text(task_file.replace("MODE", mode))
     dockerfile = folder / "environment" / "Dockerfile"
     dockerfile.write_text(dockerfile.read_text().replace("IMAGE", IMAGE))

@@ -118,20 +118,20 @@ class PodServer:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._do(self._start())
+        self._run_on_loop(self._start())
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._do(self._stop())
+        self._run_on_loop(self._stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(60)
         self._loop.close()
 
     def delete(self, name: str) -> None:
         """Delete a pod, as another user of the cluster does."""
-        self._do(self._end(name))
+        self._run_on_loop(self._end(name))
 
-    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+    def _run_on_loop(self, work: Coroutine[Any, Any, None]) -> None:
         """Do it on the server's own thread."""
         asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
@@ -147,7 +147,7 @@ class PodServer:
             for transport in self._transports():
                 transport.abort()
 
-        self._do(drop())
+        self._run_on_loop(drop())
 
     def _transports(self) -> list[asyncio.WriteTransport]:
         """Connections of the commands; that of a command that has just ended is gone."""

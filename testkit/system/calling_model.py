@@ -21,8 +21,8 @@ def make_calling_model(folder: Path, *, max_length: int) -> None:
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {byte: index for index, byte in enumerate(alphabet)}
     text = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    ends = {"eos_token": "<|end|>", "pad_token": "<pad>"}
-    tokenizer = make_tokenizer(text, MARKS, (CALL, ANSWER), **ends)
+    end_tokens = {"eos_token": "<|end|>", "pad_token": "<pad>"}
+    tokenizer = make_tokenizer(text, MARKS, (CALL, ANSWER), **end_tokens)
     tokenizer.chat_template = load_template("calling")
     tokenizer.save_pretrained(folder)
 

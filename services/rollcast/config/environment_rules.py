@@ -7,7 +7,7 @@ from rollcast.config.base import OBJECT_NAME
 from rollcast.config.environments.container import ContainerSettings
 from rollcast.config.environments.harbor import HarborEnvironment
 from rollcast.config.environments.tool_set import McpServer, ToolSet
-from rollcast.config.sentences import Contradiction, within
+from rollcast.config.sentences import Contradiction, with_prefix
 from rollcast.config.tasks import Tasks
 
 
@@ -15,9 +15,9 @@ def environments_are_one(tasks: Tasks) -> Iterator[Contradiction]:
     for index, environment in enumerate(tasks.environments):
         field = f"tasks.environments.{index}"
         if isinstance(environment, ToolSet):
-            yield from within(field, _tools_fit(environment))
+            yield from with_prefix(field, _tools_fit(environment))
         if isinstance(environment, HarborEnvironment):
-            yield from within(field, _harbor_fits(environment))
+            yield from with_prefix(field, _harbor_fits(environment))
 
 
 def _tools_fit(tools: ToolSet) -> Iterator[Contradiction]:
@@ -45,7 +45,7 @@ def _tools_fit(tools: ToolSet) -> Iterator[Contradiction]:
         )
     yield from _names_of_tools_differ(tools)
     for index, server in enumerate(tools.mcp):
-        yield from within(f"mcp.{index}", _server_is_reached_once(server))
+        yield from with_prefix(f"mcp.{index}", _server_is_reached_once(server))
 
 
 def _server_is_reached_once(server: McpServer) -> Iterator[Contradiction]:
@@ -71,7 +71,7 @@ def _harbor_fits(harbor: HarborEnvironment) -> Iterator[Contradiction]:
         yield "container.image", "each task has an image of its own; remove it"
     if harbor.container.warm:
         yield "container.warm", "each task has an image of its own; remove it"
-    yield from within("container", _engine_fits(harbor.container))
+    yield from with_prefix("container", _engine_fits(harbor.container))
 
 
 def _container_fits(tools: ToolSet) -> Iterator[Contradiction]:
@@ -83,7 +83,7 @@ def _container_fits(tools: ToolSet) -> Iterator[Contradiction]:
                 "container",
             )
         return
-    yield from within("container", _engine_fits(tools.container_settings))
+    yield from with_prefix("container", _engine_fits(tools.container_settings))
     if tools.container_settings.warm and tools.container_settings.image is None:
         yield (
             "container.warm",
@@ -131,14 +131,14 @@ def _names_of_tools_differ(tools: ToolSet) -> Iterator[Contradiction]:
     """The model calls a function by the last part of its place, and a server's tools by the
     server's name.
     """
-    for setting, place, names in (
+    for setting, pattern, names in (
         ("tools", "tools.{}", [tool.rpartition(":")[2] for tool in tools.tools]),
         ("mcp", "mcp.{}.name", [server.name for server in tools.mcp]),
     ):
         for index, name in enumerate(names):
             if name in names[:index]:
                 yield (
-                    place.format(index),
+                    pattern.format(index),
                     f"the model calls another of {setting} {name} too; give one of them another "
                     "name",
                 )

@@ -31,7 +31,7 @@ from rollcast.config.recipe import DifficultyAllocation, Recipe
 from rollcast.config.recipe_rules import recipe_is_one
 from rollcast.config.run_end import Budget, StopWhen
 from rollcast.config.schema import RunConfig
-from rollcast.config.sentences import Contradiction, Wrong, within, wrong_value
+from rollcast.config.sentences import Contradiction, Wrong, with_prefix, wrong_value
 from rollcast.config.services import Forecaster, Generator, Grader
 from rollcast.config.tasks import Grading, PromptFormat, Tasks
 
@@ -53,15 +53,15 @@ def broken_rules(config: RunConfig, *, to_start: bool = False) -> Iterator[Wrong
 def _contradictions(config: RunConfig) -> Iterator[Contradiction]:
     yield from _model_fits(config.model, config.recipe, config.generator.engine)
     yield from _groups_fit_a_generator(config.generator, config.recipe, config.tasks)
-    yield from within("recipe", recipe_is_one(config.recipe))
-    yield from within("tasks.prompt_format", _prompt_format_is_one(config.tasks.prompt_format))
+    yield from with_prefix("recipe", recipe_is_one(config.recipe))
+    yield from with_prefix("tasks.prompt_format", _prompt_format_is_one(config.tasks.prompt_format))
     yield from _names_are_given_once(config.tasks, config.forecaster)
     yield from environments_are_one(config.tasks)
     for field, dataset in _datasets(config.tasks):
-        yield from within(field, _data_set_is_one(dataset))
+        yield from with_prefix(field, _data_set_is_one(dataset))
     yield from episodes_fit(config.tasks, config.recipe, list(_datasets(config.tasks)))
     yield from _services_fit(config.tasks.grading, config.grader, config.redis)
-    yield from within("autoscaler", _autoscaler_knows_its_fleet(config.autoscaler))
+    yield from with_prefix("autoscaler", _autoscaler_knows_its_fleet(config.autoscaler))
 
 
 def _value(settings: Settings, field: str) -> object:
@@ -215,11 +215,11 @@ def _autoscaler_knows_its_fleet(autoscaler: Autoscaler) -> Iterator[Contradictio
         return
     if autoscaler.mode == "controller":
         yield "mode", "needs deployment, the name of the generators' Deployment; set it"
-    needs = "needs autoscaler.deployment, whose generators"
+    requirement = "needs autoscaler.deployment, whose generators"
     if autoscaler.trainer_jobs is not None:
-        yield "trainer_jobs", f"{needs} are let go; set it"
+        yield "trainer_jobs", f"{requirement} are let go; set it"
     if autoscaler.replaced_jobs is not None:
-        yield "replaced_jobs", f"{needs} wait for the trainer; set it"
+        yield "replaced_jobs", f"{requirement} wait for the trainer; set it"
 
 
 def _data_sets_have_a_place(tasks: Tasks) -> Iterator[Wrong]:

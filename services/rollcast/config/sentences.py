@@ -152,7 +152,7 @@ def wrong_value(field: str, value: object, sentence: str, *related_fields: str) 
     return Wrong(field, f"is wrong: {sentence}", format_value(field, value), related_fields)
 
 
-def within(group: str, contradictions: Iterable[Contradiction]) -> Iterator[Contradiction]:
+def with_prefix(group: str, contradictions: Iterable[Contradiction]) -> Iterator[Contradiction]:
     """Contradictions whose settings are named from a group on, with the whole names."""
     for field, sentence, *related_fields in contradictions:
         yield (f"{group}.{field}", sentence, *(f"{group}.{name}" for name in related_fields))
