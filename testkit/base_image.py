@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from testkit.containers import runtime
+from testkit.containers import podman_command
 
 DOCKERFILE = Path(__file__).parents[1] / "examples" / "swe" / "base"
 BUILD_SECONDS = 1_800.0
@@ -22,26 +22,16 @@ def make_base_image(image: str, packages: Sequence[str]) -> None:
     ROLLCAST_DEBIAN_MIRROR names a mirror for a machine without a registry.
     Raises CalledProcessError.
     """
-    chosen = runtime()
-    podman = ["podman", *(("--runtime", chosen) if chosen else ())]
-    if subprocess.run([*podman, "image", "exists", image], check=False).returncode == 0:
+    if subprocess.run(podman_command("image", "exists", image), check=False).returncode == 0:
         return
     mirror = os.environ.get("ROLLCAST_DEBIAN_MIRROR")
     if mirror is None:
-        subprocess.run(
-            [*podman, "build", "--tag", image, str(DOCKERFILE)], check=True, timeout=BUILD_SECONDS
-        )
+        build = podman_command("build", "--tag", image, str(DOCKERFILE))
+        subprocess.run(build, check=True, timeout=BUILD_SECONDS)
         return
     with tempfile.TemporaryDirectory(prefix="base-image-") as folder:
-        subprocess.run(
-            [
-                *("debootstrap", "--variant=minbase", f"--include={','.join(packages)}"),
-                *("bookworm", folder, mirror),
-            ],
-            check=True,
-            timeout=BUILD_SECONDS,
-        )
+        bootstrap = ["debootstrap", "--variant=minbase", f"--include={','.join(packages)}"]
+        subprocess.run([*bootstrap, "bookworm", folder, mirror], check=True, timeout=BUILD_SECONDS)
+        load = podman_command("import", "-", image)
         with subprocess.Popen(["tar", "-C", folder, "-c", "."], stdout=subprocess.PIPE) as tar:
-            subprocess.run(
-                [*podman, "import", "-", image], stdin=tar.stdout, check=True, timeout=BUILD_SECONDS
-            )
+            subprocess.run(load, stdin=tar.stdout, check=True, timeout=BUILD_SECONDS)

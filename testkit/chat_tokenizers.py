@@ -14,6 +14,7 @@ several ways.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -71,170 +72,53 @@ MERGED_TEXT = (
 )
 """The BPE merges are trained on it."""
 
-QWEN3_TEMPLATE = """\
-{%- if tools %}
-    {{- '<|im_start|>system\\n' }}
-    {%- if messages[0].role == 'system' %}{{- messages[0].content + '\\n\\n' }}{%- endif %}
-    {{- '# Tools\\n\\nYou may call one or more functions to assist with the user query.\\n\\n' }}
-    {{- 'You are provided with function signatures within <tools></tools> XML tags:\\n<tools>' }}
-    {%- for tool in tools %}{{- '\\n' + (tool | tojson) }}{%- endfor %}
-    {{- '\\n</tools>\\n\\nFor each function call, return a json object with function name and arguments within ' }}
-    {{- '<tool_call></tool_call> XML tags:\\n<tool_call>\\n' }}
-    {{- '{"name": <function-name>, "arguments": <args-json-object>}\\n</tool_call><|im_end|>\\n' }}
-{%- elif messages[0].role == 'system' %}
-    {{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}
-{%- endif %}
-{%- set found = namespace(query=messages | length - 1) %}
-{%- for message in messages %}
-    {%- if message.role == 'user' %}
-        {%- set text = message.content.strip() %}
-        {%- if not (text.startswith('<tool_response>') and text.endswith('</tool_response>')) %}
-            {%- set found.query = loop.index0 %}
-        {%- endif %}
-    {%- endif %}
-{%- endfor %}
-{%- for message in messages %}
-    {%- set content = message.content if message.content is string else '' %}
-    {%- if message.role == 'assistant' %}
-        {%- set reasoning = '' %}
-        {%- if message.reasoning_content is string %}
-            {%- set reasoning = message.reasoning_content %}
-        {%- elif '</think>' in content %}
-            {%- set reasoning = content.split('</think>')[0].split('<think>')[-1].strip('\\n') %}
-            {%- set content = content.split('</think>', 1)[1].lstrip('\\n') %}
-        {%- endif %}
-        {{- '<|im_start|>assistant\\n' }}
-        {%- if loop.index0 > found.query and (loop.last or reasoning) %}
-            {{- '<think>\\n' + reasoning.strip('\\n') + '\\n</think>\\n\\n' + content.lstrip('\\n') }}
-        {%- else %}
-            {{- content }}
-        {%- endif %}
-        {%- for call in message.tool_calls or [] %}
-            {%- if content or not loop.first %}{{- '\\n' }}{%- endif %}
-            {%- set function = call.function or call %}
-            {{- '<tool_call>\\n{"name": "' + function.name + '", "arguments": ' }}
-            {{- function.arguments if function.arguments is string else function.arguments | tojson }}
-            {{- '}\\n</tool_call>' }}
-        {%- endfor %}
-        {{- '<|im_end|>\\n' }}
-    {%- elif message.role == 'tool' %}
-        {%- if loop.first or messages[loop.index0 - 1].role != 'tool' %}{{- '<|im_start|>user' }}{%- endif %}
-        {{- '\\n<tool_response>\\n' + content + '\\n</tool_response>' }}
-        {%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}{{- '<|im_end|>\\n' }}{%- endif %}
-    {%- elif message.role != 'system' or not loop.first %}
-        {{- '<|im_start|>' + message.role + '\\n' + content + '<|im_end|>\\n' }}
-    {%- endif %}
-{%- endfor %}
-{%- if add_generation_prompt %}
-    {{- '<|im_start|>assistant\\n' }}
-    {%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}
-{%- endif %}
-"""  # noqa: E501
 
-LLAMA_3_TEMPLATE = """\
-{%- macro turn(role, text) %}
-    {{- '<|start_header_id|>' + role + '<|end_header_id|>\\n\\n' + text + '<|eot_id|>' }}
-{%- endmacro %}
-{%- set begun = namespace(messages=messages, system='') %}
-{%- if messages[0].role == 'system' %}
-    {%- set begun.system = messages[0].content | trim %}
-    {%- set begun.messages = messages[1:] %}
-{%- endif %}
-{{- '<|begin_of_text|><|start_header_id|>system<|end_header_id|>\\n\\n' }}
-{%- if tools %}{{- 'Environment: ipython\\n' }}{%- endif %}
-{{- 'Cutting Knowledge Date: December 2023\\nToday Date: 26 Jul 2024\\n\\n' + begun.system + '<|eot_id|>' }}
-{%- for message in begun.messages %}
-    {%- if message.role in ['tool', 'ipython'] %}
-        {{- turn('ipython', message.content | tojson) }}
-    {%- elif message.tool_calls %}
-        {%- if message.tool_calls | length != 1 %}{{ raise_exception('one call a turn') }}{%- endif %}
-        {%- set function = message.tool_calls[0].function %}
-        {%- set given = function.arguments %}
-        {%- set written = given if given is string else given | tojson %}
-        {{- turn('assistant', '{"name": "' + function.name + '", "parameters": ' + written + '}') }}
-    {%- elif loop.first and tools and message.role == 'user' %}
-        {{- '<|start_header_id|>user<|end_header_id|>\\n\\nGiven the following functions, ' }}
-        {{- 'please respond with a JSON for a function call with its proper arguments ' }}
-        {{- 'that best answers the given prompt.\\n\\n' }}
-        {{- 'Respond in the format {"name": function name, "parameters": dictionary of argument name and its value}.' }}
-        {{- 'Do not use variables.\\n\\n' }}
-        {%- for tool in tools %}{{- (tool | tojson(indent=4)) + '\\n\\n' }}{%- endfor %}
-        {{- (message.content | trim) + '<|eot_id|>' }}
-    {%- else %}
-        {{- turn(message.role, message.content | trim) }}
-    {%- endif %}
-{%- endfor %}
-{%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{%- endif %}
-"""  # noqa: E501
+def load_template(name: str) -> str:
+    return (Path(__file__).parent / "chat_templates" / f"{name}.jinja").read_text()
 
-CHATML_TEMPLATE = """\
-{%- if tools %}
-    {{- '<|im_start|>tools\\n' }}
-    {%- for tool in tools %}{{- (tool.function | tojson) + '\\n' }}{%- endfor %}
-    {{- 'Call with <call>{"name": ..., "arguments": {...}}</call>.<|im_end|>\\n' }}
-{%- endif %}
-{%- for message in messages %}
-    {{- '<|im_start|>' + message.role }}
-    {%- if message.role == 'tool' %}{{- ' ' + message.name }}{%- endif %}
-    {{- '\\n' }}
-    {%- if message.reasoning_content %}{{- '<think>' + message.reasoning_content + '</think>' }}{%- endif %}
-    {{- message.content or '' }}
-    {%- for call in message.tool_calls or [] %}
-        {{- '<call>{"name": "' + call.function.name + '", "arguments": ' }}
-        {{- (call.function.arguments | tojson) + '}</call>' }}
-    {%- endfor %}
-    {{- '<|im_end|>\\n' }}
-{%- endfor %}
-{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}
-"""  # noqa: E501
 
-INST_TEMPLATE = """\
-{{- '<s>' }}
-{%- for message in messages %}
-    {%- if message.role == 'assistant' %}
-        {{- ' ' + message.content + '</s>' }}
-    {%- elif message.role == 'tool' %}
-        {{- raise_exception('no tools') }}
-    {%- else %}
-        {{- '[INST] ' + message.role + ': ' + message.content + ' [/INST]' }}
-    {%- endif %}
-{%- endfor %}
-"""
-
-TEMPLATES: dict[Kind, str] = {
-    "qwen3": QWEN3_TEMPLATE,
-    "llama_3": LLAMA_3_TEMPLATE,
-    "chatml": CHATML_TEMPLATE,
-    "inst": INST_TEMPLATE,
-}
+TEMPLATES: dict[Kind, str] = {kind: load_template(kind) for kind in SPECIAL_TOKENS}
+QWEN3_TEMPLATE = TEMPLATES["qwen3"]
+LLAMA_3_TEMPLATE = TEMPLATES["llama_3"]
+CHATML_TEMPLATE = TEMPLATES["chatml"]
 
 
 def make_chat_tokenizer(kind: Kind, template: str | None = None) -> Any:
     """A fast Hugging Face tokenizer with the template of this kind, or with another template."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     text = Tokenizer(models.BPE())
     text.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    text.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     # 256 bytes, and at most 96 merges: MERGED_TEXT may have fewer
     trainer = trainers.BpeTrainer(vocab_size=352, initial_alphabet=alphabet, show_progress=False)
     text.train_from_iterator(MERGED_TEXT, trainer)
-    text.add_special_tokens(
-        [AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS[kind]]
-    )
-    text.add_tokens(
-        [AddedToken(token, special=False, normalized=False) for token in WHOLE_TOKENS[kind]]
-    )
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=text,
+    tokenizer = make_tokenizer(
+        text,
+        SPECIAL_TOKENS[kind],
+        WHOLE_TOKENS[kind],
         eos_token=END_OF_TURN[kind],
         pad_token=PADDING[kind],
         clean_up_tokenization_spaces=False,
     )
     tokenizer.chat_template = template or TEMPLATES[kind]
     return tokenizer
+
+
+def make_tokenizer(
+    text: Any, special_tokens: Sequence[str], whole_tokens: Sequence[str], **settings: Any
+) -> Any:
+    """A fast Hugging Face tokenizer of bytes around one of `tokenizers`, with added tokens."""
+    from tokenizers import AddedToken, decoders, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    text.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    text.decoder = decoders.ByteLevel()
+    text.add_special_tokens(
+        [AddedToken(token, special=True, normalized=False) for token in special_tokens]
+    )
+    text.add_tokens([AddedToken(token, special=False, normalized=False) for token in whole_tokens])
+    return PreTrainedTokenizerFast(tokenizer_object=text, **settings)
 
 
 def write_chat_tokenizer(folder: Path, kind: Kind, template: str | None = None) -> int:
@@ -254,7 +138,7 @@ def make_tiny_chat_model(
     calls included.
     """
     import torch
-    from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     tokenizer = make_chat_tokenizer(kind)
     tokenizer.save_pretrained(folder)
@@ -274,11 +158,9 @@ def make_tiny_chat_model(
         "initializer_range": 0.08,
     }
     torch.manual_seed(seed)
-    is_llama = kind == "llama_3"
-    model = (
-        LlamaForCausalLM(LlamaConfig(**shape))
-        if is_llama
-        else Qwen3ForCausalLM(Qwen3Config(**shape))
+    model = AutoModelForCausalLM.from_config(
+        AutoConfig.for_model("llama" if kind == "llama_3" else "qwen3", **shape),
+        dtype=torch.float32,
     )
     with torch.no_grad():
         model.lm_head.weight.mul_(4.0)

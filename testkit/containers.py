@@ -22,9 +22,14 @@ def runtime() -> str | None:
     return "runc" if shutil.which("runc") else None
 
 
-def podman(*arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
+def podman_command(*arguments: str) -> list[str]:
+    """A call of podman with the runtime of this machine."""
     chosen = runtime()
-    command = ["podman", *(("--runtime", chosen) if chosen else ()), *arguments]
+    return ["podman", *(("--runtime", chosen) if chosen else ()), *arguments]
+
+
+def podman(*arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    command = podman_command(*arguments)
     return subprocess.run(
         command, capture_output=True, timeout=START_SECONDS, check=False, **options
     )

@@ -29,6 +29,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -62,16 +63,19 @@ class Forked(subprocess.Popen[bytes]):
     Its exit code comes in a file.
     """
 
-    def __init__(self, pid: int, code: Path) -> None:
+    def __init__(self, pid: int, code: Path = Path()) -> None:
         self.pid = pid
         self.returncode = None
         self._code = code
         self._child_created = False  # nothing to wait for at the end of this object
 
     def poll(self) -> int | None:
-        if self.returncode is None and self._code.exists():
-            self.returncode = int(self._code.read_text())
+        if self.returncode is None:
+            self.returncode = self._exit_code()
         return self.returncode
+
+    def _exit_code(self) -> int | None:
+        return int(self._code.read_text()) if self._code.exists() else None
 
     def wait(self, timeout: float | None = None) -> int:
         seconds = 60.0 if timeout is None else timeout
@@ -102,9 +106,8 @@ class ForkedPrograms:
             [sys.executable, "-m", "testkit.forked_programs", str(self._folder), *self._modules],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={
-                name: value for name, value in os.environ.items() if name != UNCOMPILED
-            }  # torch is imported for all
+            # Torch is imported for all.
+            env={name: value for name, value in os.environ.items() if name != UNCOMPILED}
             | {"PYTHONPATH": ":".join(sys.path), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
             | {"VLLM_LOGGING_LEVEL": "ERROR"},
         )
@@ -135,16 +138,14 @@ class ForkedPrograms:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         log.touch()  # the caller reads it immediately
-        program_request: dict[str, Any] = {
+        program_request = {
             "module": module,
             "arguments": [*arguments],
             "log": str(log.absolute()),
-        }
-        program_request |= {
             "environment": dict(environment or {}),
             "settings": dict(settings or {}),
+            "folder": str((folder or Path.cwd()).absolute()),
         }
-        program_request |= {"folder": str((folder or Path.cwd()).absolute())}
         self._process.stdin.write(json.dumps(program_request).encode() + b"\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
@@ -153,13 +154,12 @@ class ForkedPrograms:
         return Forked(pid, self._folder / f"{pid}.code")
 
 
-class ForkedChild:
-    """A forked program, with the methods and arguments of subprocess.Popen that programs use."""
+class ForkedChild(Forked):
+    """A forked program, with the arguments of subprocess.Popen that programs use."""
 
     def __init__(
         self, command: Sequence[str], *, guarded: bool, env: Mapping[str, str], **keywords: Any
     ) -> None:
-        self.returncode: int | None = None
         parent = os.getpid()
 
         def begin() -> int | None:
@@ -172,43 +172,19 @@ class ForkedChild:
                 _redirect(log.fileno())
             return run(command[2], command[3:], env)
 
-        self.pid = fork(begin)
+        super().__init__(fork(begin))
         if (started := env.get(STARTED)) is not None:
+            line = {"pid": self.pid, "arguments": [*command], "rank": env.get("RANK")}
             with open(started, "a") as file:
-                file.write(
-                    json.dumps({"pid": self.pid, "arguments": [*command], "rank": env.get("RANK")})
-                    + "\n"
-                )
+                file.write(json.dumps(line) + "\n")
 
-    def poll(self) -> int | None:
-        if self.returncode is None:
-            with suppress(
-                ChildProcessError
-            ):  # a signal's handler asks as well, and may be the one that gets it
-                pid, status = os.waitpid(self.pid, os.WNOHANG)
-                if pid:
-                    self.returncode = os.waitstatus_to_exitcode(status)
+    def _exit_code(self) -> int | None:
+        # A signal's handler asks as well, and may be the one that gets it.
+        with suppress(ChildProcessError):
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
         return self.returncode
-
-    def wait(self, timeout: float) -> int:
-        deadline = time.monotonic() + timeout
-        while self.poll() is None:
-            if time.monotonic() > deadline:
-                raise subprocess.TimeoutExpired("a program", timeout)
-            time.sleep(POLL_SECONDS)
-        assert self.returncode is not None
-        return self.returncode
-
-    def send_signal(self, number: int) -> None:
-        if self.poll() is None:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, number)
-
-    def terminate(self) -> None:
-        self.send_signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
 
 
 class _Forking:
@@ -218,11 +194,8 @@ class _Forking:
         return getattr(subprocess, name)
 
     def Popen(self, command: Sequence[str], **keywords: Any) -> Any:  # noqa: N802
-        guarded = [*command[1:4]] == [
-            "-I",
-            "-S",
-            "-c",
-        ]  # rollcast.processes.tree: dying_with_parent, its text, who starts it
+        # rollcast.processes.tree: dying_with_parent, its text, who starts it
+        guarded = [*command[1:4]] == ["-I", "-S", "-c"]
         program = [*command[6:]] if guarded else [*command]
         if program[:2] != [sys.executable, "-m"]:
             return subprocess.Popen(command, **keywords)
@@ -263,19 +236,14 @@ def run(module: str, arguments: Sequence[str], environment: Mapping[str, str]) -
     os.environ.update(environment)
     compile_as_told(environment)
     sys.argv = [module, *arguments]
-    imported_module = import_module(module)
-    program = import_module(f"{module}.__main__") if _has_main(imported_module) else imported_module
+    program = import_module(module)
+    if hasattr(program, "__path__") and find_spec(f"{module}.__main__") is not None:
+        program = import_module(f"{module}.__main__")
     if hasattr(program, "main"):
         code: int | None = program.main()
         return code
     runpy.run_module(module, run_name="__main__")
     return 0
-
-
-def _has_main(imported_module: Any) -> bool:
-    return any(
-        (Path(path) / "__main__.py").exists() for path in getattr(imported_module, "__path__", ())
-    )
 
 
 def _redirect(log: int) -> None:
@@ -311,25 +279,21 @@ def main(folder: Path, modules: Sequence[str]) -> None:
     try:
         while True:
             if select.select([sys.stdin], [], [], POLL_SECONDS)[0]:
-                line = (
-                    sys.stdin.readline()
-                )  # one at a time: the next is written after the answer to this one
+                # One at a time: the next is written after the answer to this one.
+                line = sys.stdin.readline()
                 if not line:
                     return
                 program_request = json.loads(line)
                 pid = fork(lambda request=program_request: _begin(request))  # type: ignore[misc]
                 children.add(pid)
-                (folder / f"{pid}.code").unlink(
-                    missing_ok=True
-                )  # of one that had the same id long ago
+                # That of a program that had the same id long ago
+                (folder / f"{pid}.code").unlink(missing_ok=True)
                 print(pid, flush=True)
             children -= _reap(children, folder)
     finally:
         for child in children:
-            for kill in (
-                os.killpg,
-                os.kill,
-            ):  # one that has only just started has no group of its own yet
+            # One that has only just started has no group of its own yet.
+            for kill in (os.killpg, os.kill):
                 with suppress(ProcessLookupError):
                     kill(child, signal.SIGKILL)
 

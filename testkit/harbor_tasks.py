@@ -1,57 +1,16 @@
-"""Task folders in Harbor's published format, written by a script."""
+"""Task folders in Harbor's published format."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from testkit.containers import IMAGE
 
-TASK_FILE = """\
-schema_version = "1.1"
-artifacts = ["/app"]
-
-[task]
-name = "acme/hello"
-description = "Writes a file"
-authors = [{name = "A. Author", email = "author@example.com"}]
-keywords = ["trivial"]
-
-[metadata]
-difficulty = "easy"
-
-[verifier]
-timeout_sec = 60.0
-environment_mode = "MODE"
-env = {EXPECTED = "hello", GREETING = "${HARBOR_GREETING:-none}"}
-
-[agent]
-timeout_sec = 60.0
-
-[environment]
-build_timeout_sec = 300.0
-cpus = 1
-memory_mb = 128
-storage_mb = 64
-workdir = "/app"
-env = {PLACE = "Rome"}
-gpus = 0
-"""
-INSTRUCTION = "<!-- harbor-canary GUID 1234 -->\n\nWrite `hello` to the file /app/hello.txt.\n"
-DOCKERFILE = f"""\
-FROM {IMAGE}
-RUN mkdir -p /app
-COPY data.txt /app/data.txt
-WORKDIR /app
-"""
-TESTS = """\
-#!/bin/sh
-echo "tests in $PWD"
-if test -f /app/data.txt && grep -q "^$EXPECTED$" /app/hello.txt; then
-    echo 1 > /logs/verifier/reward.txt
-else
-    echo 0 > /logs/verifier/reward.txt
-fi
-"""
+TASK_FOLDER = Path(__file__).with_name("harbor_task")
+"""A task's folder. In it MODE is where the tests run, and IMAGE what the task's image builds on."""
+TASK_FILE = (TASK_FOLDER / "task.toml").read_text()
+TESTS = (TASK_FOLDER / "tests" / "test.sh").read_text()
 UNSUPPORTED: dict[str, tuple[str, str]] = {
     "environment.gpus": ("gpus = 0", "gpus = 1"),
     "environment.gpu_types": ("gpus = 0", 'gpu_types = ["H100"]'),
@@ -71,16 +30,8 @@ UNSUPPORTED: dict[str, tuple[str, str]] = {
 
 def write_task(folder: Path, task_file: str = TASK_FILE, mode: str = "shared") -> Path:
     """Write one task; returns its folder."""
-    files = {
-        "task.toml": task_file.replace("MODE", mode),
-        "instruction.md": INSTRUCTION,
-        "environment/Dockerfile": DOCKERFILE,
-        "environment/data.txt": "data\n",
-        "tests/test.sh": TESTS,
-        "solution/solve.sh": "#!/bin/sh\necho hello > /app/hello.txt\n",
-    }
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
+    shutil.copytree(TASK_FOLDER, folder, dirs_exist_ok=True)
+    (folder / "task.toml").write_text(task_file.replace("MODE", mode))
+    dockerfile = folder / "environment" / "Dockerfile"
+    dockerfile.write_text(dockerfile.read_text().replace("IMAGE", IMAGE))
     return folder

@@ -66,18 +66,7 @@ def _problem(name: str, further: FurtherSteps | None, steps: str) -> str:
         shutil.rmtree(home, ignore_errors=True)
         run_step([*UV, "venv", "--quiet", "--python", sys.executable, home])
         try:
-            run_step(
-                [
-                    *UV,
-                    "pip",
-                    "install",
-                    "--quiet",
-                    "--python",
-                    home / "bin" / "python",
-                    "-r",
-                    requirements,
-                ]
-            )
+            install(home, "-r", requirements)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             if (reason := _why_no_index()) == "":
                 raise AssertionError(
@@ -103,6 +92,12 @@ def _why_no_index() -> str:
     except subprocess.TimeoutExpired as error:
         return str(error)
     return ""
+
+
+def install(home: Path, *packages: str | Path) -> None:
+    """Install packages into the environment."""
+    python = home / "bin" / "python"
+    run_step([*UV, "pip", "install", "--quiet", "--python", python, *packages])
 
 
 def run_step(command: list[str | Path]) -> None:

@@ -13,16 +13,15 @@ import json
 import os
 import re
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import kubernetes_validate  # type: ignore[import-untyped]
 import yaml
 from aiohttp import WSMsgType, web
 
-from testkit.containers import runtime
+from testkit.containers import podman_command
 
 NAMESPACE = "episodes"
 LABEL = "rollcast.test-pod"
@@ -34,9 +33,8 @@ Pod = dict[str, Any]
 
 async def podman(*arguments: str) -> tuple[int, str]:
     """Exit code and output."""
-    chosen = runtime()
     process = await asyncio.create_subprocess_exec(
-        *("podman", *(("--runtime", chosen) if chosen else ()), *arguments),
+        *podman_command(*arguments),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -120,23 +118,22 @@ class PodServer:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(60)
+        self._run_on_loop(self._start())
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(60)
+    def __exit__(self, *_: object) -> None:
+        self._run_on_loop(self._stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(60)
         self._loop.close()
 
     def delete(self, name: str) -> None:
         """Delete a pod, as another user of the cluster does."""
-        asyncio.run_coroutine_threadsafe(self._end(name), self._loop).result(60)
+        self._run_on_loop(self._end(name))
+
+    def _run_on_loop(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do it on the server's own thread."""
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
     @property
     def num_streams(self) -> int:
@@ -150,16 +147,13 @@ class PodServer:
             for transport in self._transports():
                 transport.abort()
 
-        asyncio.run_coroutine_threadsafe(drop(), self._loop).result(60)
+        self._run_on_loop(drop())
 
     def _transports(self) -> list[asyncio.WriteTransport]:
         """Connections of the commands; that of a command that has just ended is gone."""
         requests = [stream._req for stream in list(self._streams)]
-        return [
-            request.transport
-            for request in requests
-            if request is not None and request.transport is not None
-        ]
+        transports = [request.transport for request in requests if request is not None]
+        return [transport for transport in transports if transport is not None]
 
     async def _start(self) -> None:
         application = web.Application(middlewares=[self._admit])
@@ -382,11 +376,9 @@ class PodServer:
         self, stream: web.WebSocketResponse, name: str, request: web.Request
     ) -> None:
         assert request.query["stdout"] == "true"
-        chosen = runtime()
         has_input = request.query.get("stdin") == "true"
         process = await asyncio.create_subprocess_exec(
-            *("podman", *(("--runtime", chosen) if chosen else ()), "exec"),
-            *(("--interactive",) if has_input else ()),
+            *podman_command("exec", *(["--interactive"] if has_input else [])),
             *(name, *request.query.getall("command")),
             stdin=asyncio.subprocess.PIPE if has_input else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,

@@ -14,57 +14,30 @@ _QWEN3: dict[str, Any] = {
     "tie_word_embeddings": False,
     "attention_bias": False,
 }
-QWEN3_0_6B = _QWEN3 | {
-    "hidden_size": 1024,
-    "intermediate_size": 3072,
-    "num_hidden_layers": 28,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 8,
-    "tie_word_embeddings": True,
-}
-QWEN3_1_7B = _QWEN3 | {
-    "hidden_size": 2048,
-    "intermediate_size": 6144,
-    "num_hidden_layers": 28,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 8,
-    "tie_word_embeddings": True,
-}
-QWEN3_4B = _QWEN3 | {
-    "hidden_size": 2560,
-    "intermediate_size": 9728,
-    "num_hidden_layers": 36,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "tie_word_embeddings": True,
-}
-QWEN3_8B = _QWEN3 | {
-    "hidden_size": 4096,
-    "intermediate_size": 12_288,
-    "num_hidden_layers": 36,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-}
-QWEN3_32B = _QWEN3 | {
-    "hidden_size": 5120,
-    "intermediate_size": 25_600,
-    "num_hidden_layers": 64,
-    "num_attention_heads": 64,
-    "num_key_value_heads": 8,
-}
-QWEN3_30B_A3B = _QWEN3 | {
-    "model_type": "qwen3_moe",
-    "hidden_size": 2048,
-    "intermediate_size": 6144,
-    "num_hidden_layers": 48,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 4,
-    "num_experts": 128,
-    "num_experts_per_tok": 8,
-    "moe_intermediate_size": 768,
-    "decoder_sparse_step": 1,
-    "mlp_only_layers": [],
-}
+
+
+def _qwen3(
+    hidden: int, intermediate: int, layers: int, heads: int, key_value_heads: int = 8, **more: Any
+) -> dict[str, Any]:
+    return {
+        **_QWEN3,
+        "hidden_size": hidden,
+        "intermediate_size": intermediate,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": key_value_heads,
+        **more,
+    }
+
+
+QWEN3_0_6B = _qwen3(1024, 3072, 28, 16, tie_word_embeddings=True)
+QWEN3_1_7B = _qwen3(2048, 6144, 28, 16, tie_word_embeddings=True)
+QWEN3_4B = _qwen3(2560, 9728, 36, 32, tie_word_embeddings=True)
+QWEN3_8B = _qwen3(4096, 12_288, 36, 32)
+QWEN3_32B = _qwen3(5120, 25_600, 64, 64)
+QWEN3_30B_A3B = _qwen3(2048, 6144, 48, 32, 4, model_type="qwen3_moe", num_experts=128,
+    num_experts_per_tok=8, moe_intermediate_size=768, decoder_sparse_step=1,
+    mlp_only_layers=[])  # fmt: skip
 LLAMA4_SCOUT = {
     "model_type": "llama4",
     "text_config": {

@@ -30,7 +30,7 @@ def write_fp8(source: Path, quantised: Path, plain: Path) -> None:
             stored[name], stored[f"{name}_scale_inv"], numbers[name] = in_blocks(weight)
         elif name.endswith(("experts.gate_up_proj", "experts.down_proj")):
             parts = zip(*(in_blocks(expert) for expert in weight), strict=True)
-            stored[name], stored[f"{name}_scale_inv"], numbers[name] = map(_stack_tensors, parts)
+            stored[name], stored[f"{name}_scale_inv"], numbers[name] = map(torch.stack, parts)
     settings = {
         "quant_method": "fp8",
         "activation_scheme": "dynamic",
@@ -57,10 +57,6 @@ def in_blocks(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             bits[block] = (weight[block] / factors[row, column]).to(torch.float8_e4m3fn)
             product[block] = bits[block].float() * factors[row, column]
     return bits, factors, product
-
-
-def _stack_tensors(tensors: tuple[Tensor, ...]) -> Tensor:
-    return torch.stack(tensors)
 
 
 def write_mxfp4(quantised: Path, plain: Path) -> None:

@@ -2,35 +2,80 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
 from pathlib import Path
 from typing import Any
 
 CHARACTERS = "0123456789+-*/=() \n<>|abcdefghijklmnopqrstuvwxyz.,?!:;"
 VOCABULARY = 64
-ARCHITECTURES = (
-    "qwen3",
-    "qwen3_moe",
-    "mixtral",
-    "glm4_moe",
-    "deepseek_v3",
-    "minimax_m2",
-    "llama",
-    "llama4",
-    "gemma2",
-    "granite",
-    "cohere",
-    "qwen3_5",
-    "qwen3_5_moe",
-    "qwen3_next",
-    "nemotron_h",
-    "gpt_oss",
-)
+_COMMON: dict[str, Any] = {"vocab_size": VOCABULARY, "hidden_size": 64, "intermediate_size": 128,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32,
+    "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+    "initializer_range": 0.08}  # fmt: skip
+_UNTIED = {"tie_word_embeddings": False}
+_EXPERTS = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 48}
+"""Narrower than the blocks of the CPU kernel."""
+_LOCAL_EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
+_ROUTED_EXPERTS = {"n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 48,
+    "num_hidden_layers": 3, "first_k_dense_replace": 1,
+    "n_group": 4, "topk_group": 2, "routed_scaling_factor": 1.5}  # fmt: skip
+"""A dense layer, then experts and a shared one."""
+_RECURRENCE = {"linear_key_head_dim": 32, "linear_value_head_dim": 32, "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4, "num_hidden_layers": 4, **_UNTIED}  # fmt: skip
+"""Three layers with a recurrent state, then one with attention."""
+_SHARED_EXPERTS = {**_EXPERTS, "shared_expert_intermediate_size": 48}
+# Positions of three kinds (text, height, width), which are equal for text alone.
+_ROPE_3D: dict[str, Any] = {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4,
+    "partial_rotary_factor": 0.25, "mrope_section": [2, 1, 1],
+    "mrope_interleaved": True}}  # fmt: skip
+_CONFIGS: dict[str, dict[str, Any]] = {
+    "qwen3": {"tie_word_embeddings": True},
+    # A dense layer among them
+    "qwen3_moe": {**_EXPERTS, "norm_topk_prob": True, "num_hidden_layers": 3,
+        "mlp_only_layers": [1]},
+    # Stored as block_sparse_moe.experts.N.w1, w2, w3
+    "mixtral": {**_LOCAL_EXPERTS, "intermediate_size": 48},
+    # Half of a head rotates
+    "glm4_moe": {**_ROUTED_EXPERTS, "use_qk_norm": True, "attention_bias": True},
+    # Latent attention of the only width that vLLM's CPU kernel has. vLLM reads how experts are
+    # chosen.
+    "deepseek_v3": {**_ROUTED_EXPERTS, "q_lora_rank": 24, "kv_lora_rank": 512,
+        "qk_rope_head_dim": 64, "qk_nope_head_dim": 32, "v_head_dim": 32, "num_key_value_heads": 4,
+        "scoring_func": "sigmoid", "topk_method": "noaux_tc"},
+    # No groups; norms over all heads together; a part of a head rotates. vLLM reads how experts are
+    # chosen.
+    "minimax_m2": {**_LOCAL_EXPERTS, "num_local_experts": 8, "intermediate_size": 48,
+        "scoring_func": "sigmoid", "use_routing_bias": True, "use_qk_norm": True, "rotary_dim": 16},
+    # Long-context rope: frequencies are rescaled
+    "llama": {**_UNTIED, "rope_parameters": {"rope_type": "llama3", "rope_theta": 1e4,
+        "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}},
+    # A dense layer, then experts and a shared one; a layer without rotary frequencies
+    "llama4": {**_UNTIED, "num_local_experts": 4, "num_experts_per_tok": 1,
+        "interleave_moe_layer_step": 2, "num_hidden_layers": 4, "intermediate_size_mlp": 96},
+    # Tied, scaled embeddings; caps on scores and logits; a window in every other layer
+    "gemma2": {"attn_logit_softcapping": 3.0, "final_logit_softcapping": 4.0,
+        "query_pre_attn_scalar": 32, "sliding_window": 32},
+    # Scaled embeddings, scores, branches and logits
+    "granite": {**_UNTIED, "embedding_multiplier": 3.0, "residual_multiplier": 0.5,
+        "attention_multiplier": 0.2, "logits_scaling": 0.7},
+    # Attention and feed-forward side by side behind one norm; tied; scaled logits
+    "cohere": {"logit_scale": 1.5},
+    "qwen3_5": {**_RECURRENCE, **_ROPE_3D},
+    "qwen3_5_moe": {**_RECURRENCE, **_ROPE_3D, **_SHARED_EXPERTS},
+    "qwen3_next": {**_RECURRENCE, **_SHARED_EXPERTS},
+    # Every layer is one thing alone
+    "nemotron_h": {"layers_block_type": ["mamba", "mlp", "attention", "mlp", "mamba", "mlp"],
+        "mamba_num_heads": 4, "mamba_head_dim": 32, "ssm_state_size": 16, "n_groups": 2},
+    # Sinks in attention, biases everywhere, a window in every other layer
+    "gpt_oss": {**_LOCAL_EXPERTS, "intermediate_size": 64, "sliding_window": 32},
+}  # fmt: skip
+"""Architecture -> its settings besides _COMMON."""
+_TEXT_MODELS = ("llama4", "qwen3_5", "qwen3_5_moe")
+"""Names in ARCHITECTURES that are the text part of a model of more than text."""
+ARCHITECTURES = tuple(_CONFIGS)
 RECURRENT = ("qwen3_5", "qwen3_5_moe", "qwen3_next", "nemotron_h")
 """Names in ARCHITECTURES whose models have layers with a recurrent state."""
-
-BIASED_ROUTERS = ("glm4_moe", "deepseek_v3", "minimax_m2")
-"""Names in ARCHITECTURES whose routers choose by score and bias."""
 
 
 def make_tiny_model(
@@ -53,21 +98,9 @@ def make_tiny_model(
 
     write_tokenizer(folder)
     torch.manual_seed(seed)
-    config = Qwen3Config(
-        vocab_size=VOCABULARY,
-        hidden_size=hidden,
-        intermediate_size=3 * hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=head_dim,
-        max_position_embeddings=max_length,
-        bos_token_id=1,
-        eos_token_id=2,
-        pad_token_id=0,
-        tie_word_embeddings=False,
-        initializer_range=0.08,
-    )
+    settings = {"hidden_size": hidden, "intermediate_size": 3 * hidden, "head_dim": head_dim,
+        "num_hidden_layers": layers, "max_position_embeddings": max_length}  # fmt: skip
+    config = Qwen3Config(**_COMMON | _UNTIED | settings)
     model = Qwen3ForCausalLM(config)
     with torch.no_grad():
         # Sharper than chance, and a text of some hundred tokens: logit 0 for its end among larger
@@ -172,24 +205,15 @@ def make_whole_qwen3_5(folder: Path, architecture: str = "qwen3_5", **settings: 
     text = AutoModelForCausalLM.from_pretrained(text_folder, dtype=torch.float32)
     with torch.no_grad():
         text.lm_head.weight[text.config.eos_token_id] = 0.0  # a text of some hundred tokens
-    vision: dict[str, Any] = {
-        "depth": 1,
-        "hidden_size": 16,
-        "intermediate_size": 32,
-        "num_heads": 2,
-        "out_hidden_size": 64,
-    }
-    vision |= {"num_position_embeddings": 16, "patch_size": 4}
+    vision = {"depth": 1, "hidden_size": 16, "intermediate_size": 32, "num_heads": 2,
+        "out_hidden_size": 64, "num_position_embeddings": 16, "patch_size": 4}  # fmt: skip
     config = CONFIG_MAPPING[architecture](text_config=text.config.to_dict(), vision_config=vision)
     whole_model = AutoModelForImageTextToText.from_config(config, dtype=torch.bfloat16)
     whole_model.save_pretrained(folder)
-    names = {
-        name for name in load_file(folder / "model.safetensors") if name.startswith("model.visual.")
-    }
     tensors = {
         name: tensor
         for name, tensor in load_file(folder / "model.safetensors").items()
-        if name in names
+        if name.startswith("model.visual.")
     }
     for name, weight in text.state_dict().items():
         prefix = "" if name.startswith("lm_head.") else "model.language_model."
@@ -201,166 +225,19 @@ def make_whole_qwen3_5(folder: Path, architecture: str = "qwen3_5", **settings: 
 
 
 def _architecture_config(architecture: str, max_length: int) -> Any:
-    from transformers import (
-        CohereConfig,
-        Gemma2Config,
-        GptOssConfig,
-        GraniteConfig,
-        Llama4TextConfig,
-        LlamaConfig,
-        MixtralConfig,
-        Qwen3Config,
-        Qwen3MoeConfig,
+    from transformers import AutoConfig
+
+    settings = copy.deepcopy(
+        {**_COMMON, "max_position_embeddings": max_length, **_CONFIGS[architecture]}
     )
-
-    common: dict[str, Any] = {
-        "vocab_size": VOCABULARY,
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 32,
-        "max_position_embeddings": max_length,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
-        "pad_token_id": 0,
-        "initializer_range": 0.08,
-    }
-    if architecture == "qwen3":
-        return Qwen3Config(**common, tie_word_embeddings=True)
-    if (
-        architecture == "qwen3_moe"
-    ):  # a dense layer among them; experts narrower than the CPU kernel's blocks
-        experts = {
-            "num_experts": 8,
-            "num_experts_per_tok": 2,
-            "moe_intermediate_size": 48,
-            "norm_topk_prob": True,
-        }
-        return Qwen3MoeConfig(**common | {"num_hidden_layers": 3}, **experts, mlp_only_layers=[1])
-    if architecture == "mixtral":  # stored as block_sparse_moe.experts.N.w1, w2, w3
-        return MixtralConfig(
-            **common | {"intermediate_size": 48}, num_local_experts=4, num_experts_per_tok=2
-        )
-    if architecture in BIASED_ROUTERS:
-        return _biased_router_config(architecture, common)
-    if (
-        architecture == "llama4"
-    ):  # a dense layer, then experts and a shared one; a layer without rotary frequencies
-        experts = {"num_local_experts": 4, "num_experts_per_tok": 1, "interleave_moe_layer_step": 2}
-        layers = {
-            "num_hidden_layers": 4,
-            "intermediate_size_mlp": 96,
-            "attention_chunk_size": max_length,
-        }
-        return Llama4TextConfig(**common | layers, **experts, tie_word_embeddings=False)
-    if architecture == "llama":  # long-context rope: frequencies are rescaled
-        rope = {"rope_type": "llama3", "rope_theta": 1e4, "factor": 4.0, "low_freq_factor": 1.0}
-        rope |= {"high_freq_factor": 4.0, "original_max_position_embeddings": max_length // 4}
-        return LlamaConfig(**common, rope_parameters=rope, tie_word_embeddings=False)
-    if architecture in RECURRENT:
-        return _recurrent_config(architecture, common)
-    if (
-        architecture == "gpt_oss"
-    ):  # sinks in attention, biases everywhere, a window in every other layer
-        experts = {"num_local_experts": 4, "num_experts_per_tok": 2}
-        return GptOssConfig(**common | {"intermediate_size": 64}, **experts, sliding_window=32)
-    if architecture == "granite":  # scaled embeddings, scores, branches and logits
-        scales = {
-            "embedding_multiplier": 3.0,
-            "residual_multiplier": 0.5,
-            "attention_multiplier": 0.2,
-        }
-        return GraniteConfig(**common, **scales, logits_scaling=0.7, tie_word_embeddings=False)
-    if (
-        architecture == "cohere"
-    ):  # attention and feed-forward side by side behind one norm; tied; scaled logits
-        return CohereConfig(**common, logit_scale=1.5)
-    assert (
-        architecture == "gemma2"
-    )  # tied, scaled embeddings; caps on scores and logits; a window in every other layer
-    caps = {"attn_logit_softcapping": 3.0, "final_logit_softcapping": 4.0}
-    return Gemma2Config(**common, **caps, query_pre_attn_scalar=32, sliding_window=32)
-
-
-def _recurrent_config(architecture: str, common: dict[str, Any]) -> Any:
-    """Three layers with a recurrent state, then one with attention; in Nemotron-H every layer is
-    one thing alone.
-    """
-    from transformers import (
-        NemotronHConfig,
-        Qwen3_5MoeTextConfig,
-        Qwen3_5TextConfig,
-        Qwen3NextConfig,
-    )
-
-    if architecture == "nemotron_h":
-        mamba = {"mamba_num_heads": 4, "mamba_head_dim": 32, "ssm_state_size": 16, "n_groups": 2}
-        layers = {"layers_block_type": ["mamba", "mlp", "attention", "mlp", "mamba", "mlp"]}
-        return NemotronHConfig(**common | layers | mamba)
-    linear = {
-        "linear_key_head_dim": 32,
-        "linear_value_head_dim": 32,
-        "linear_num_key_heads": 2,
-        "linear_num_value_heads": 4,
-    }
-    experts = {
-        "num_experts": 8,
-        "num_experts_per_tok": 2,
-        "moe_intermediate_size": 48,
-        "shared_expert_intermediate_size": 48,
-    }
-    settings = common | linear | {"num_hidden_layers": 4, "tie_word_embeddings": False}
-    if architecture == "qwen3_next":
-        return Qwen3NextConfig(**settings, **experts)
-    # Positions of three kinds (text, height, width), which are equal for text alone.
-    rope: dict[str, Any] = {
-        "rope_type": "default",
-        "rope_theta": 1e4,
-        "partial_rotary_factor": 0.25,
-    }
-    rope |= {"mrope_section": [2, 1, 1], "mrope_interleaved": True}
-    settings["rope_parameters"] = rope
-    if architecture == "qwen3_5":
-        return Qwen3_5TextConfig(**settings)
-    return Qwen3_5MoeTextConfig(**settings, **experts)
-
-
-def _biased_router_config(architecture: str, common: dict[str, Any]) -> Any:
-    """One of BIASED_ROUTERS, with 8 experts of which a token gets 2."""
-    from transformers import DeepseekV3Config, Glm4MoeConfig, MiniMaxM2Config
-
-    if (
-        architecture == "minimax_m2"
-    ):  # no groups; norms over all heads together; a part of a head rotates
-        experts = {"num_local_experts": 8, "num_experts_per_tok": 2, "intermediate_size": 48}
-        choice: dict[str, Any] = {
-            "scoring_func": "sigmoid",
-            "use_routing_bias": True,
-        }  # vLLM reads them
-        return MiniMaxM2Config(**common | experts, **choice, use_qk_norm=True, rotary_dim=16)
-    layers = {"num_hidden_layers": 3, "first_k_dense_replace": 1}
-    experts = {"n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 48}
-    groups: dict[str, Any] = {"n_group": 4, "topk_group": 2, "routed_scaling_factor": 1.5}
-    shared_settings = common | layers | experts | groups
-    if (
-        architecture == "glm4_moe"
-    ):  # a dense layer, then experts and a shared one; half of a head rotates
-        return Glm4MoeConfig(**shared_settings, use_qk_norm=True, attention_bias=True)
-    assert (
-        architecture == "deepseek_v3"
-    )  # latent attention of the only width that vLLM's CPU kernel has
-    ranks = {"q_lora_rank": 24, "kv_lora_rank": 512}
-    heads = {
-        "qk_rope_head_dim": 64,
-        "qk_nope_head_dim": 32,
-        "v_head_dim": 32,
-        "num_key_value_heads": 4,
-    }
-    choice = {"scoring_func": "sigmoid", "topk_method": "noaux_tc"}  # vLLM reads them
-    del shared_settings["head_dim"]
-    return DeepseekV3Config(**shared_settings | ranks | heads, **choice)
+    if architecture == "llama":
+        settings["rope_parameters"]["original_max_position_embeddings"] = max_length // 4
+    elif architecture == "llama4":
+        settings["attention_chunk_size"] = max_length
+    elif architecture == "deepseek_v3":
+        del settings["head_dim"]
+    model_type = f"{architecture}_text" if architecture in _TEXT_MODELS else architecture
+    return AutoConfig.for_model(model_type, **settings)
 
 
 def write_tokenizer(folder: Path) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from testkit.other_environments import UV, other_environment, run_step
+from testkit.other_environments import install, other_environment, run_step
 
 REWARD = (
     '        raise NotImplementedError("Score the rollout and return a float (e.g. in [0, 1]).")\n'
@@ -110,18 +110,7 @@ def _add_tasksets(home: Path) -> None:
         run_step([home / "bin" / "vf-init", name, "--path", folder, option])
         for file, replaced in changes.items():
             _fill_in(folder / name / name / file, replaced)
-        run_step(
-            [
-                *UV,
-                "pip",
-                "install",
-                "--quiet",
-                "--python",
-                home / "bin" / "python",
-                "--no-deps",
-                folder / name,
-            ]
-        )
+        install(home, "--no-deps", folder / name)
 
 
 def _fill_in(file: Path, replaced: dict[str, str]) -> None:

@@ -3,7 +3,7 @@ first.
 
     make near      the tests nearest to what changed
     make test      --proofs core: what any change may break, then the proofs that are due
-    make proofs    --proofs NAME,...: the test files of proofs (testkit/suite/proof_table.py)
+    make proofs    --proofs NAME,...: the test files of proofs (testkit/suite/proof_table.yaml)
 
 A call of pytest by hand collects both. Three processes for two cores: whole systems wait for their
 parts to start and to end, and tests of services for their deadlines. So a test waits generously,

@@ -37,16 +37,14 @@ def run_again_alone(
     """
     if not 0 < len(failed_tests) <= MAX_TESTS:
         return 1
+    names = ", ".join(failed_tests)
     print(
-        (
-            f"{len(failed_tests)} failed next to other tests and run again, alone: "
-            f"{', '.join(failed_tests)}"
-        ),
-        flush=True,
+        f"{len(failed_tests)} failed next to other tests and run again, alone: {names}", flush=True
     )
     passed = [test for test in failed_tests if _passes_alone(test, end)]
     if passed:
-        write_record(sorted({*read_record(record), *passed}), record)
+        tests = sorted({*read_record(record), *passed})
+        record.write_text(json.dumps(tests, indent=1) + "\n")
     return 0 if len(passed) == len(failed_tests) else 1
 
 
@@ -65,18 +63,9 @@ def _passes_alone(test: str, end: float) -> bool:
 def show_record(record: Path = RECORD) -> None:
     """Print the tests that passed only alone, in this call or an earlier one."""
     for test in read_record(record):
-        print(
-            (
-                "passed only alone in an earlier run, so it depends on the load and must be "
-                f"fixed: {test}"
-            ),
-            flush=True,
-        )
+        reason = "passed only alone in an earlier run, so it depends on the load and must be fixed"
+        print(f"{reason}: {test}", flush=True)
 
 
 def read_record(record: Path = RECORD) -> list[str]:
     return list(json.loads(record.read_text())) if record.exists() else []
-
-
-def write_record(tests: Sequence[str], record: Path = RECORD) -> None:
-    record.write_text(json.dumps(list(tests), indent=1) + "\n")

@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PROCESSES = 2
 TIME_IS_OVER = "time is over"
-END_SECONDS = 60.0
-"""pytest ends its processes within them."""
 
 
 def first_failure(
@@ -22,33 +19,19 @@ def first_failure(
     """
     report = tree / ".cache" / "mutant.txt"
     report.parent.mkdir(exist_ok=True)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        "-n",
-        str(PROCESSES),
-        "-p",
-        "no:cacheprovider",
-        *options,
-        *files,
-    ]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "2", "-p", "no:cacheprovider"]
     with report.open("w") as output:
         process = subprocess.Popen(
-            command, cwd=tree, env=environment, stdout=output, stderr=output, text=True
+            [*command, *options, *files], cwd=tree, env=environment, stdout=output, stderr=output
         )
         try:
             process.wait(seconds)
         except subprocess.TimeoutExpired:
             process.terminate()
-            process.wait(END_SECONDS)
+            process.wait(60.0)  # seconds in which pytest ends its processes
             return TIME_IS_OVER
-    failures = [
-        line for line in report.read_text().splitlines() if line.startswith(("FAILED ", "ERROR "))
-    ]
-    if failures:
-        return failures[0].split(" - ")[0].split(" ", 1)[1]
+    for line in report.read_text().splitlines():
+        if line.startswith(("FAILED ", "ERROR ")):
+            return line.split(" - ")[0].split(" ", 1)[1]
     passed = process.returncode in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
     return None if passed else f"exit code {process.returncode}"

@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from testkit.suite.changes import ROOT, tracked_files
-from testkit.suite.without_import import LINKS, SOURCE_READERS
+from testkit.suite.without_import import LINKS
 
 PACKAGES = {
     "rollcast": "services/rollcast",
@@ -63,21 +63,11 @@ class ReachGraph:
 
     def reaching_tests(self, changed: Iterable[str]) -> dict[str, int]:
         """The test files among `distances` that are there: a deleted one cannot run."""
-        distances = self.distances(changed)
         return {
             file: distance
-            for file, distance in distances.items()
+            for file, distance in self.distances(changed).items()
             if is_test_file(file) and file in self.files
         }
-
-    def files_without_test(self, folder: str) -> list[str]:
-        """Files below a folder that no test file reaches, except those that read every source."""
-        return sorted(
-            file
-            for file in self.files
-            if file.startswith(f"{folder}/")
-            and not self.reaching_tests([file]).keys() - {*SOURCE_READERS}
-        )
 
     def imported_files(self, tests: Iterable[str]) -> frozenset[str]:
         """What test files and the conftest files of their folders import, and what of it outside
@@ -164,9 +154,7 @@ def _module_files(module: str, files: Collection[str], *, with_main: bool = Fals
 
 def is_test_file(file: str) -> bool:
     """Whether pytest collects it."""
-    return (
-        file.startswith("tests/") and Path(file).name.startswith("test_") and file.endswith(".py")
-    )
+    return file.startswith("tests/") and fnmatchcase(Path(file).name, "test_*.py")
 
 
 def _matches(file: str, patterns: Iterable[str]) -> bool:

@@ -100,11 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     start = time.time()
     try:
-        if options.since:
-            commit = options.since
-            rule = "named"
-        else:
-            commit, rule = base_commit()
+        commit, rule = (options.since, "named") if options.since else base_commit()
         changed = changed_files(commit)
     except NoHistoryError as error:
         print(f"error: {error}; name a commit: make near SINCE=COMMIT", file=sys.stderr)
@@ -139,18 +135,8 @@ def run_until(stop_at: float, files: Sequence[str], options: Sequence[str], repo
     """
     report.unlink(missing_ok=True)
     limits = ["--keep-order", "--stop-at", str(stop_at), "--suite-report", str(report)]
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-n",
-        str(PROCESSES),
-        *limits,
-        *options,
-        *files,
-    ]
-    code = subprocess.run(command, check=False).returncode
+    command = [sys.executable, "-m", "pytest", "-q", "-n", str(PROCESSES)]
+    code = subprocess.run([*command, *limits, *options, *files], check=False).returncode
     loaded = load_report(report)
     if code != INTERRUPTED or not loaded["stopped"]:
         return code
@@ -164,10 +150,9 @@ def run_until(stop_at: float, files: Sequence[str], options: Sequence[str], repo
 
 def named(files: Sequence[str]) -> str:
     """The first of these files, and how many more there are."""
+    more = len(files) - MAX_NAMED_FILES
     text = ", ".join(files[:MAX_NAMED_FILES]) or "none"
-    return (
-        f"{text} and {len(files) - MAX_NAMED_FILES} more" if len(files) > MAX_NAMED_FILES else text
-    )
+    return f"{text} and {more} more" if more > 0 else text
 
 
 if __name__ == "__main__":

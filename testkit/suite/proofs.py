@@ -9,7 +9,6 @@ the history.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -67,10 +66,6 @@ def write_ledger(passed: Mapping[str, Passed], path: Path = LEDGER) -> None:
     path.write_text(json.dumps(entries, indent=1) + "\n")
 
 
-def today() -> str:
-    return time.strftime("%Y-%m-%d", time.gmtime())
-
-
 def why_due(proof: Proof, ledger: Mapping[str, Passed], root: Path = ROOT) -> str | None:
     """Why a proof has to be run; None if nothing that it protects has changed since it passed."""
     entry = ledger.get(proof.name)
@@ -86,6 +81,11 @@ def why_due(proof: Proof, ledger: Mapping[str, Passed], root: Path = ROOT) -> st
         return None
     others_text = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
     return f"{changed[0]}{others_text} changed since {entry.commit[:8]}"
+
+
+def due_proofs(proofs: Iterable[Proof], ledger: Mapping[str, Passed]) -> dict[Proof, str]:
+    """The proofs that are due, each with the reason."""
+    return {proof: reason for proof in proofs if (reason := why_due(proof, ledger)) is not None}
 
 
 def proofs_that_fit(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,15 +22,12 @@ from testkit.suite.proofs import (
     LEDGER,
     Passed,
     Proof,
+    due_proofs,
     read_ledger,
-    today,
-    why_due,
     with_imports,
     write_ledger,
 )
 from testkit.suite.pytest_call import CALL_REPORTS, NO_END, call_pytest, load_report
-
-SECONDS_A_MINUTE = 60.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,21 +47,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 2
     ledger = read_ledger()
-    due = {
-        proof.name: reason
-        for proof in proofs_by_name.values()
-        if (reason := why_due(proof, ledger)) is not None
-    }
+    due = due_proofs(proofs_by_name.values(), ledger)
     if options.list:
-        for proof in proofs_by_name.values():
-            minutes = f"{ledger[proof.name].minutes:.1f} min" if proof.name in ledger else "unknown"
-            print(f"{proof.name}: {proof.protects} ({minutes}; {due.get(proof.name, 'not due')})")
+        for name, proof in proofs_by_name.items():
+            minutes = f"{ledger[name].minutes:.1f} min" if name in ledger else "unknown"
+            print(f"{name}: {proof.protects} ({minutes}; {due.get(proof, 'not due')})")
         return 0
-    names = list(proofs_by_name) if "all" in options.names else options.names or list(due)
-    if not names:
+    names = proofs_by_name if "all" in options.names else options.names
+    proofs = [proofs_by_name[name] for name in names] or list(due)
+    if not proofs:
         print("no proof is due")
         return 0
-    return run_proofs([proofs_by_name[name] for name in names])
+    return run_proofs(proofs)
 
 
 def run_proofs(proofs: Sequence[Proof], end: float = NO_END) -> int:
@@ -77,17 +72,10 @@ def run_proofs(proofs: Sequence[Proof], end: float = NO_END) -> int:
     report = CALL_REPORTS / "proofs.json"
     code = call_pytest(["--proofs", names, *tests], report, end)
     passed = record_passed(proofs, report)
+    stays_due = "stays due: it failed, was cut off, or its files are not committed"
     for proof in proofs:
-        if proof.name in passed:
-            print(f"proof {proof.name} passed: tests/proofs.json says so", flush=True)
-        else:
-            print(
-                (
-                    f"proof {proof.name} stays due: it failed, was cut off, or its files are not "
-                    "committed"
-                ),
-                flush=True,
-            )
+        outcome = "passed: tests/proofs.json says so" if proof.name in passed else stays_due
+        print(f"proof {proof.name} {outcome}", flush=True)
     return code
 
 
@@ -118,19 +106,17 @@ def record_passed(proofs: Sequence[Proof], report: Path, ledger_file: Path = LED
 
 def _has_passed(proof: Proof, files: dict[str, dict[str, float]]) -> bool:
     measured = [files[test] for test in proof.tests if test in files]
-    has_run = any(file["tests"] > file["skipped"] for file in measured)
     return (
         len(measured) == len(proof.tests)
-        and has_run
+        and any(file["tests"] > file["skipped"] for file in measured)
         and not any(file["failed"] for file in measured)
     )
 
 
 def _entry(proof: Proof, files: dict[str, dict[str, float]], commit: str) -> Passed:
-    seconds = sum(files[test]["wall_seconds"] for test in proof.tests)
-    return Passed(
-        commit, describe_machine()["processor"], round(seconds / SECONDS_A_MINUTE, 2), today()
-    )
+    minutes = sum(files[test]["wall_seconds"] for test in proof.tests) / 60.0
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    return Passed(commit, describe_machine()["processor"], round(minutes, 2), today)
 
 
 if __name__ == "__main__":

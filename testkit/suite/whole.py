@@ -18,10 +18,10 @@ from testkit.suite.durations import load_durations
 from testkit.suite.graph import load_graph
 from testkit.suite.proof_table import PROOFS
 from testkit.suite.proofs import (
+    due_proofs,
     proofs_that_fit,
     read_ledger,
     tests_of_proofs,
-    why_due,
     with_imports,
 )
 from testkit.suite.prove import run_proofs
@@ -37,7 +37,6 @@ from testkit.suite.pytest_call import (
 CORE_BUDGET_SECONDS = 900.0
 """What the core tests may take on two quiet cores with AVX-512. The time fails no run: it is
 printed."""
-SECONDS_A_MINUTE = 60.0
 
 
 def main() -> int:
@@ -52,17 +51,14 @@ def main() -> int:
     if code != 0 or os.environ.get("SUITE_PROOFS") == "0":
         return code
     ledger = read_ledger()
-    proofs = with_imports(PROOFS, load_graph())
-    due = {proof: reason for proof in proofs if (reason := why_due(proof, ledger)) is not None}
-    seconds_a_minute = SECONDS_A_MINUTE * slowness(core_seconds) / PROCESSES
+    due = due_proofs(with_imports(PROOFS, load_graph()), ledger)
+    seconds_a_minute = 60.0 * slowness(core_seconds) / PROCESSES
     fitting = proofs_that_fit(due, ledger, end - SECONDS_KEPT_FREE - time.time(), seconds_a_minute)
     for proof, reason in due.items():
         if proof not in fitting:
             print(
-                (
-                    f"proof {proof.name} is due ({reason}) and does not fit into the time: `make "
-                    "proofs` runs it"
-                ),
+                f"proof {proof.name} is due ({reason}) and does not fit into the time: "
+                "`make proofs` runs it",
                 flush=True,
             )
     if not fitting:
@@ -74,11 +70,8 @@ def main() -> int:
 def slowness(core_seconds: float) -> float:
     """How many times longer the core tests took than in the recorded run; at least 1."""
     proof_files = tests_of_proofs(PROOFS)
-    recorded = (
-        sum(seconds for file, seconds in load_durations().items() if file not in proof_files)
-        / PROCESSES
-    )
-    return max(1.0, core_seconds / recorded) if recorded else 1.0
+    recorded = sum(seconds for file, seconds in load_durations().items() if file not in proof_files)
+    return max(1.0, core_seconds * PROCESSES / recorded) if recorded else 1.0
 
 
 if __name__ == "__main__":

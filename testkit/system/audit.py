@@ -48,6 +48,11 @@ def surviving_lines(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return kept_lines
 
 
+def tasks_of(lines: list[dict[str, Any]], *events: str) -> list[int]:
+    """The tasks of the lines of these events."""
+    return [task for line in lines if line["what"] in events for task in line["tasks"]]
+
+
 def check_nothing_was_left_behind(lines: list[dict[str, Any]], lag: int) -> None:
     """Whatever was dispatched before the last k steps (and two for the way to a generator) was
     settled, however long.
@@ -55,16 +60,10 @@ def check_nothing_was_left_behind(lines: list[dict[str, Any]], lag: int) -> None
     Batches without an update make no step, so steps are what counts.
     """
     kept_lines = surviving_lines(lines)
-    last = max(line["step"] for line in kept_lines if line["what"] == "step")
-    cut = next(
-        i
-        for i, line in enumerate(kept_lines)
-        if line["what"] == "step" and line["step"] == last - lag - 2
-    )
-    dispatched = {
-        task for line in kept_lines[:cut] if line["what"] == "dispatched" for task in line["tasks"]
-    }
-    settled = {task for line in kept_lines if line["what"] in SETTLED for task in line["tasks"]}
+    steps = {line["step"]: i for i, line in enumerate(kept_lines) if line["what"] == "step"}
+    cut = steps[max(steps) - lag - 2]
+    dispatched = set(tasks_of(kept_lines[:cut], "dispatched"))
+    settled = set(tasks_of(kept_lines, *SETTLED))
     assert len(dispatched) > 0
     assert dispatched <= settled, f"never settled: {sorted(dispatched - settled)}"
 
@@ -73,21 +72,16 @@ def check_every_task_once(lines: list[dict[str, Any]]) -> dict[str, int]:
     """Every dispatched task is settled at most once; returns the number of tasks by outcome, `open`
     for the rest.
     """
-    settled: Counter[int] = Counter()
-    dispatched: set[int] = set()
-    outcomes: Counter[str] = Counter()
-    for line in surviving_lines(lines):
-        if line["what"] == "dispatched":
-            assert not dispatched & set(line["tasks"]), "a sequence was given out twice"
-            dispatched |= set(line["tasks"])
-        elif line["what"] in SETTLED:
-            settled.update(line["tasks"])
-            outcomes[line["what"]] += len(line["tasks"])
-    assert set(settled) <= dispatched, "a task was settled that was never dispatched"
+    kept_lines = surviving_lines(lines)
+    dispatched = Counter(tasks_of(kept_lines, "dispatched"))
+    settled = Counter(tasks_of(kept_lines, *SETTLED))
+    assert dispatched.total() == len(dispatched), "a sequence was given out twice"
+    assert settled.keys() <= dispatched.keys(), "a task was settled that was never dispatched"
     twice = [task for task, count in settled.items() if count > 1]
     assert not twice, f"settled more than once: {twice}"
+    outcomes = {event: len(tasks_of(kept_lines, event)) for event in SETTLED}
     outcomes["open"] = len(dispatched) - len(settled)
-    return dict(outcomes)
+    return {event: count for event, count in outcomes.items() if count or event == "open"}
 
 
 def check_every_episode_ended(lines: list[dict[str, Any]], rollouts: int) -> dict[str, int]:
@@ -100,17 +94,12 @@ def check_every_episode_ended(lines: list[dict[str, Any]], rollouts: int) -> dic
     ends: Counter[str] = Counter()
     for line in settled_groups(lines):
         episodes = line.get("episodes", {})
-        assert sum(episodes.values()) == rollouts, (
-            f"task {line['tasks']}: {episodes}, asked were {rollouts}"
-        )
-        assert set(episodes) <= EPISODE_ENDS, f"task {line['tasks']}: {episodes}"
         failures = line.get("failures", {})
-        assert sum(failures.values()) == episodes.get("failed", 0), (
-            f"task {line['tasks']}: {episodes}, {failures}"
-        )
-        assert all(sentence.startswith("environment ") for sentence in failures), (
-            f"task {line['tasks']}: {failures}"
-        )
+        report = f"task {line['tasks']}: {episodes}, asked were {rollouts}; {failures}"
+        assert sum(episodes.values()) == rollouts, report
+        assert set(episodes) <= EPISODE_ENDS, report
+        assert sum(failures.values()) == episodes.get("failed", 0), report
+        assert all(sentence.startswith("environment ") for sentence in failures), report
         ends.update(episodes)
     return dict(ends)
 
@@ -119,10 +108,8 @@ def failures_of_dead(lines: list[dict[str, Any]]) -> list[int]:
     """How often each task that was given up had lost its generator or had an answer that could not
     be used.
     """
-    dead = {
-        task for line in surviving_lines(lines) if line["what"] == "dead" for task in line["tasks"]
-    }
-    redone = Counter(task for line in lines if line["what"] == "redone" for task in line["tasks"])
+    dead = set(tasks_of(surviving_lines(lines), "dead"))
+    redone = Counter(tasks_of(lines, "redone"))
     return [redone[task] + 1 for task in sorted(dead)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from testkit.chat_tokenizers import load_template, make_tokenizer
 from testkit.next_token_model import write_next_token_model
 
 CALL = '<call>{"name": "step", "arguments": {}}</call>'
@@ -11,39 +12,18 @@ ANSWER = "done"
 LOGIT = 12.0
 """A token that shall follow has this logit; some hundred others have about 1."""
 MARKS = ("<pad>", "<|tools|>", "<|user|>", "<|assistant|>", "<|tool|>", "<|end|>")
-TEMPLATE = """\
-{%- if tools %}{{- '<|tools|>' }}{%- for tool in tools %}{{- tool.function.name }}{%- endfor %}{%- endif %}
-{%- for message in messages %}
-    {{- '<|' + message.role + '|>' + (message.content or '') }}
-    {%- for call in message.tool_calls or [] %}
-        {{- '<call>{"name": "' + call.function.name + '", "arguments": ' }}
-        {{- (call.function.arguments | tojson) + '}</call>' }}
-    {%- endfor %}
-    {{- '<|end|>' }}
-{%- endfor %}
-{%- if add_generation_prompt %}{{- '<|assistant|>' }}{%- endif %}
-"""  # noqa: E501
 
 
 def make_calling_model(folder: Path, *, max_length: int) -> None:
     """Write config, float32 weights and tokenizer of a Qwen3."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
+    from tokenizers import Tokenizer, models, pre_tokenizers
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    text = Tokenizer(
-        models.BPE(vocab={byte: index for index, byte in enumerate(alphabet)}, merges=[])
-    )
-    text.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    text.decoder = decoders.ByteLevel()
-    text.add_special_tokens([AddedToken(mark, special=True, normalized=False) for mark in MARKS])
-    text.add_tokens(
-        [AddedToken(token_text, special=False, normalized=False) for token_text in (CALL, ANSWER)]
-    )
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=text, eos_token="<|end|>", pad_token="<pad>"
-    )
-    tokenizer.chat_template = TEMPLATE
+    vocabulary = {byte: index for index, byte in enumerate(alphabet)}
+    text = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    end_tokens = {"eos_token": "<|end|>", "pad_token": "<pad>"}
+    tokenizer = make_tokenizer(text, MARKS, (CALL, ANSWER), **end_tokens)
+    tokenizer.chat_template = load_template("calling")
     tokenizer.save_pretrained(folder)
 
     call, answer, assistant, end = tokenizer.convert_tokens_to_ids(

@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 import httpx
 import psutil
+import yaml
 
 from rollcast.rollouts.records import Claim, Purpose
 from testkit.forked_programs import ForkedPrograms
@@ -31,6 +32,7 @@ from testkit.system.audit import (
     check_nothing_was_left_behind,
     failures,
     failures_of_dead,
+    tasks_of,
 )
 from testkit.system.calling_model import make_calling_model
 from testkit.system.episode_audit import check_groups
@@ -65,47 +67,14 @@ def make_settings(folder: Path, mark: str) -> dict[str, Any]:
         for n in range(400)
     ]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    world = {
-        "kind": "class",
-        "name": "rough",
-        "code": f"{misbehaving_world.__file__}:MisbehavingWorld",
-        "profile": "folder",
-        "reset_seconds": 8.0,
-        "call_seconds": 2.0,
-        "restarts": 1,
-    }
-    return {
-        "run": "chaos",
-        "model": {"path": str(folder / "model"), "dtype": "float32", "max_length": MAX_LENGTH},
-        "tasks": {
-            "environments": [world],
-            "dataset": {
-                "kind": "jsonl",
-                "name": "rows",
-                "path": str(folder / "rows.jsonl"),
-                "environment": "rough",
-            },
-            "evaluation": {"num_prompts": 8, "rollouts_per_prompt": 1, "every_steps": 10},
-        },
-        "recipe": {
-            "schedule": {"kind": "pipeline", "max_staleness": LAG},
-            "length_control": {"kind": "none"},
-            "prompts_per_step": 4,
-            "rollouts_per_prompt": ROLLOUTS,
-            "max_prompt_tokens": 32,
-            "max_completion_tokens": 128,
-            "episodes": {"max_turns": 6, "max_seconds": 60},
-            "optimizer": {"learning_rate": 1e-5, "warmup_steps": 2},
-        },
-        "budget": {"steps": 100_000},
-        "generator": {"slots": 16, "block_size": 32, "drain_seconds": 0},
-        "trainer": {
-            "tokens_per_micro_batch": 4096,
-            "threads": 1,
-            "checkpoint_every_steps": 1_000_000,
-        },
-        "weights": {"heartbeat_timeout_seconds": 6, "bucket_timeout_seconds": 3},
-    }
+    settings: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
+    settings["model"] |= {"path": str(folder / "model"), "max_length": MAX_LENGTH}
+    settings["tasks"]["dataset"]["path"] = str(folder / "rows.jsonl")
+    (world,) = settings["tasks"]["environments"]
+    world["code"] = f"{misbehaving_world.__file__}:MisbehavingWorld"
+    settings["recipe"]["rollouts_per_prompt"] = ROLLOUTS
+    settings["recipe"]["schedule"]["max_staleness"] = LAG
+    return settings
 
 
 class Chaos:
@@ -157,7 +126,7 @@ class Chaos:
             "tasks_by_outcome": check_every_task_once(lines),
             "tasks_held_at_faults": dict(self._held_counts),
             "failures_of_tasks_given_up": failures_of_dead(lines),
-            "tasks_redone": sum(len(line["tasks"]) for line in lines if line["what"] == "redone"),
+            "tasks_redone": len(tasks_of(lines, "redone")),
             "episodes_by_end": check_every_episode_ended(lines, ROLLOUTS),
             "episodes_given_up": self._failures(),
             "audit_of_groups": dict(check_groups(recorded, lines)),
@@ -232,34 +201,25 @@ class Chaos:
 
     def _read_counts(self) -> dict[str, Any]:
         """Counts of the trainer since its start, and of each generator since its last."""
-        episodes = self._samples("trainer", "rollcast_episodes_total")
-        stages: Counter[str] = Counter()
-        cut = discarded = 0.0
-        for name in GENERATORS:
-            stages.update(self._samples(name, "rollcast_episode_failures_total", "stage"))
-            cut += sum(self._samples(name, "rollcast_episode_answers_cut_total").values())
-            discarded += sum(
-                self._samples(name, "rollcast_episode_tokens_discarded_total").values()
-            )
+        trainer = ("trainer",)
+        episodes = self._totals("episodes", trainer, "end")
         return {
-            "failures_by_stage": dict(stages),
+            "failures_by_stage": dict(self._totals("episode_failures", GENERATORS, "stage")),
             "episodes_given_up_counted": episodes.get("failed", 0.0),
-            "episodes_begun_again": sum(
-                self._samples("trainer", "rollcast_episode_restarts_total").values()
-            ),
-            "answers_cut": cut,
-            "tokens_discarded": discarded,
-            "generators_fenced": sum(
-                self._samples("trainer", "rollcast_generators_fenced_total").values()
-            ),
+            "episodes_begun_again": self._totals("episode_restarts", trainer).total(),
+            "answers_cut": self._totals("episode_answers_cut", GENERATORS).total(),
+            "tokens_discarded": self._totals("episode_tokens_discarded", GENERATORS).total(),
+            "generators_fenced": self._totals("generators_fenced", trainer).total(),
         }
 
-    def _samples(self, service: str, metric: str, label: str = "end") -> Counter[str]:
+    def _totals(self, counter: str, services: Sequence[str], label: str = "") -> Counter[str]:
+        """A counter of these services, by the values of a label."""
         totals: Counter[str] = Counter()
-        with suppress(httpx.HTTPError):
-            for (name, labels), value in self._system.metrics(service).items():
-                if name == metric:
-                    totals[dict(labels).get(label, "")] += value  # type: ignore[assignment]
+        for service in services:
+            with suppress(httpx.HTTPError):
+                for (name, labels), value in self._system.metrics(service).items():
+                    if name == f"rollcast_{counter}_total":
+                        totals[dict(labels).get(label, "")] += value  # type: ignore[assignment]
         return totals
 
     def _check_nothing_is_left(self) -> None:

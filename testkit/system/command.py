@@ -36,16 +36,10 @@ def rollcast(
         )
     else:
         with (folder / "said").open("ab") as log:
+            # A shell in the background has its children ignore Ctrl-C.
+            command = ["env", "--default-signal=INT", sys.executable, "-m", "rollcast.cli.main"]
             process = subprocess.Popen(
-                # A shell in the background has its children ignore Ctrl-C.
-                [
-                    "env",
-                    "--default-signal=INT",
-                    sys.executable,
-                    "-m",
-                    "rollcast.cli.main",
-                    *arguments,
-                ],
+                [*command, *arguments],
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

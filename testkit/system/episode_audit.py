@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rollcast.rollouts.codec import decode_group, decode_task
 from rollcast.rollouts.records import Branch, EpisodeEnd, LegKind, PromptTask, Rollout, RolloutGroup
@@ -69,28 +70,27 @@ def _check_tokens(sequence: Rollout | Branch, turns: list[tuple[int, int]]) -> C
     version.
     """
     size = len(sequence.token_ids)
-    owners = np.zeros(size, dtype=int)
-    for start, end in turns:
-        owners[start:end] += 1
-    is_sampled = owners == 1
-    for leg in sequence.legs:
-        if leg.kind is LegKind.GIVEN:
-            owners[leg.start : leg.end] += 1
-    assert (owners == 1).all(), "a token of no turn, or of two"
-    has_loss = np.ones(size, dtype=bool)
-    for start, end in sequence.loss_masked:
-        has_loss[start:end] = False
+    given = [(leg.start, leg.end) for leg in sequence.legs if leg.kind is LegKind.GIVEN]
+    is_sampled = _count_spans(turns, size) == 1
+    assert (_count_spans([*turns, *given], size) == 1).all(), "a token of no turn, or of two"
+    has_loss = _count_spans(sequence.loss_masked, size) == 0
     assert (has_loss == is_sampled).all(), "loss on what was given, or none on what was sampled"
     assert ((sequence.logprobs != 0) == is_sampled).all(), (
         "a log-prob of what was given, or none of what was sampled"
     )
-    versions = np.zeros(size, dtype=int)
-    for span in sequence.version_spans:
-        versions[span.start : span.end] += 1
-    assert (versions == 1).all(), "a token of no version, or of two"
+    versions = [(span.start, span.end) for span in sequence.version_spans]
+    assert (_count_spans(versions, size) == 1).all(), "a token of no version, or of two"
     return Counter(
         {"sampled tokens": int(is_sampled.sum()), "given tokens": int((~is_sampled).sum())}
     )
+
+
+def _count_spans(spans: Iterable[tuple[int, int]], size: int) -> NDArray[np.int64]:
+    """How many of the spans each token is in."""
+    counts = np.zeros(size, dtype=np.int64)
+    for start, end in spans:
+        counts[start:end] += 1
+    return counts
 
 
 def _ends(group: RolloutGroup) -> dict[str, int]:

@@ -73,13 +73,10 @@ class System:
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         """Redis last: the others sign off from it, and would wait if it were gone."""
-        redis = [self.processes[name] for name in ("redis",) if name in self.processes]
-        _end([process for process in self.processes.values() if process not in redis])
-        _end(redis)
+        _end([process for name, process in self.processes.items() if name != "redis"])
+        _end([process for name, process in self.processes.items() if name == "redis"])
 
-    def _start(
-        self, name: str, command: list[str], environment: dict[str, str] | None = None
-    ) -> None:
+    def _start(self, name: str, command: list[str]) -> None:
         self.stopped_services.discard(name)
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
@@ -87,7 +84,7 @@ class System:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env=os.environ | {"HF_HUB_OFFLINE": "1"} | (environment or {}),
+                env=os.environ | {"HF_HUB_OFFLINE": "1"},
             )
 
     def start_redis(self) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import yaml
 
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.rollouts.base import GeneratorQueue, TrainerQueue
@@ -25,7 +26,6 @@ from rollcast.runfolder.folder import mark_format
 from rollcast.tasks.prompt import Prompt
 from rollcast.telemetry import trainer_metrics
 from rollcast.telemetry.exporter import Exporter
-from rollcast.telemetry.prometheus_reader import parse_page
 from rollcast.trainer.control.build import build_controller
 from rollcast.trainer.control.controller import Controller
 from rollcast.trainer.control.progress import Progress
@@ -162,14 +162,8 @@ class AnsweringQueue(MemoryTrainerQueue):
 
     def read(self, max_groups: int, block_seconds: float) -> Any:
         if not self.silent:
-            asyncio.run(
-                answer_everything(
-                    self._generator,
-                    self._answers,
-                    held_out_solved=self.held_out_solved,
-                    spoil=self.spoil,
-                )
-            )
+            changes: Any = {"held_out_solved": self.held_out_solved, "spoil": self.spoil}
+            asyncio.run(answer_everything(self._generator, self._answers, **changes))
         self._maybe_away()
         return super().read(max_groups, 0.0)
 
@@ -194,26 +188,8 @@ class AnsweringQueue(MemoryTrainerQueue):
 
 
 def make_config(folder: Path, **budget: int) -> RunConfig:
-    return parse_run_config(
-        {
-            "run": "r",
-            "folder": str(folder),
-            "model": {"path": "none", "max_length": 64},
-            "tasks": {"evaluation": {"num_prompts": 3, "rollouts_per_prompt": 2, "every_steps": 2}},
-            "recipe": {
-                "schedule": {"kind": "pipeline", "max_staleness": 3},
-                "prompts_per_step": 4,
-                "rollouts_per_prompt": 3,
-                "max_prompt_tokens": 8,
-                "max_completion_tokens": 8,
-                "length_control": {"kind": "none"},
-            },
-            "trainer": {"checkpoint_every_steps": 3},
-            "budget": budget,
-            "rpc": {"port": 0},
-        },
-        source="test",
-    )
+    settings = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
+    return parse_run_config(settings | {"folder": str(folder), "budget": budget}, source="test")
 
 
 def make_controller(
@@ -238,17 +214,15 @@ def make_controller(
 
     config.run_folder.mkdir(parents=True, exist_ok=True)
     mark_format(config.run_folder)
-    group: Any = learners
-    exporter = Exporter("r")
+    stand_ins: Any = {"learners": learners, "encode": lambda text: []}
     controller = build_controller(
         config,
-        learners=group,
         queue=queue,
         books=Books(train=book(0, 22), held_out=book(100, 3)),
-        encode=lambda text: [],
-        exporter=exporter,
+        exporter=Exporter("r"),
         progress=progress or Progress(),
         stop_requested=stop,
+        **stand_ins,
     )
     answers.version = controller.state.version
     return controller
@@ -276,9 +250,7 @@ def run(controller: Controller, answers: Answers, limit: int = 10**9) -> Trainer
 
 
 def read_group_count(controller: Controller, outcome: str) -> float:
-    samples = parse_page(controller._reporter._exporter.render().decode())
-    return sum(
-        s.value
-        for s in samples
-        if s.name == trainer_metrics.GROUPS.name and s.labels.get("outcome") == outcome
-    )
+    """How many groups ended so, by the metric."""
+    exporter = controller._reporter._exporter
+    labels = {"run": "r", "outcome": outcome}
+    return exporter.registry.get_sample_value(trainer_metrics.GROUPS.name, labels) or 0.0

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rollcast.autoscaler.decision_memory import ReplicaLimits
-from rollcast.config.other_names import REMOVED
+from rollcast.config.other_names import removed_settings
 from rollcast.config.run import WrongSettingsError, parse_run_config
 from rollcast.generator.slots import claimable
 from rollcast.recipe.staleness import drop_deadline_seconds
@@ -54,7 +54,9 @@ def test_the_port_of_the_forecasters_grpc_api_is_answered_with_the_http_api() ->
 
 
 def test_accepted_values_are_those_of_the_code() -> None:
-    accepted: dict[str, Any] = {name: removed.accepted for name, removed in REMOVED.items()}
+    accepted: dict[str, Any] = {
+        name: removed.accepted for name, removed in removed_settings().items()
+    }
     assert accepted["tasks.verifiers.best_score"] == BEST_SCORE
     assert accepted["autoscaler.most_batch_wait"] == ReplicaLimits.most_batch_wait
     assert accepted["autoscaler.probe_again_seconds"] == ReplicaLimits.probe_again_seconds

@@ -9,40 +9,38 @@ from rollcast.config.datasets import Dataset, Mixture, RowsDataset
 from rollcast.config.episodes import TurnCredit
 from rollcast.config.recipe import Recipe
 from rollcast.config.rewarding import find_reward_conflict
+from rollcast.config.sentences import Contradiction
 from rollcast.config.tasks import Tasks
-
-Contradiction = tuple[str, ...]
-"""A contradiction as `rollcast.config.rules` reports it."""
 
 
 def episodes_fit(
     tasks: Tasks, recipe: Recipe, datasets: Iterable[tuple[str, Dataset | Mixture]]
 ) -> Iterator[Contradiction]:
     """`datasets`: all of `tasks`, each with the setting that holds it."""
-    for field, dataset in datasets:
-        if isinstance(dataset, RowsDataset) and dataset.environment is not None:
-            yield from _environment_exists(field, dataset, tasks)
-    if tasks.environments:
-        yield from _one_part_rewards(tasks, datasets)
-        yield from _prompts_are_chats(tasks)
-    if isinstance(recipe.episodes.credit, TurnCredit):
-        yield from _turns_can_be_credited(recipe)
-
-
-def _environment_exists(field: str, dataset: RowsDataset, tasks: Tasks) -> Iterator[Contradiction]:
     names = [environment.name for environment in tasks.environments]
-    if dataset.environment in names:
-        return
     remedy = (
         f"it has {', '.join(names)}; correct the name"
         if names
         else "it is empty; add an environment of that name"
     )
-    yield (
-        f"{field}.environment",
-        f"is not one of tasks.environments: {remedy}",
-        "tasks.environments",
-    )
+    for field, dataset in datasets:
+        if isinstance(dataset, RowsDataset) and dataset.environment not in (None, *names):
+            yield (
+                f"{field}.environment",
+                f"is not one of tasks.environments: {remedy}",
+                "tasks.environments",
+            )
+    if tasks.environments:
+        yield from _one_part_rewards(tasks, datasets)
+        if tasks.prompt_format.layout != "auto":
+            yield (
+                "tasks.prompt_format.layout",
+                "episodes in tasks.environments are chats in the model's own chat template; set it "
+                "to auto",
+                "tasks.environments",
+            )
+    if isinstance(recipe.episodes.credit, TurnCredit):
+        yield from _turns_can_be_credited(recipe)
 
 
 def _one_part_rewards(
@@ -57,19 +55,6 @@ def _one_part_rewards(
                 grader_setting = "mapping" if dataset.verifier is None else "verifier"
                 yield setting, sentence, f"{field}.{grader_setting}"
                 break
-
-
-def _prompts_are_chats(tasks: Tasks) -> Iterator[Contradiction]:
-    layout = tasks.prompt_format.layout
-    if layout != "auto":
-        yield (
-            "tasks.prompt_format.layout",
-            (
-                "episodes in tasks.environments are chats in the model's own chat template; set it "
-                "to auto"
-            ),
-            "tasks.environments",
-        )
 
 
 def _turns_can_be_credited(recipe: Recipe) -> Iterator[Contradiction]:

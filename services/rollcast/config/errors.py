@@ -52,7 +52,7 @@ def may_pass(error: BaseException) -> bool:
     The status that a server answered decides first: 404 is a wrong name however the client wraps
     it.
     """
-    chain = list(_causes(error))
+    chain = list(causes(error))
     for link in chain:
         status = getattr(getattr(link, "response", None), "status_code", None)
         if isinstance(status, int):
@@ -70,7 +70,7 @@ def _is_passing(error: BaseException) -> bool:
     )
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def causes(error: BaseException) -> Iterator[BaseException]:
     """The error and its causes, each once, with those that `from None` hides, as libraries do with
     an HTTP answer.
     """

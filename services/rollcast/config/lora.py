@@ -64,6 +64,5 @@ def check_gpu_dtype(lora: Lora | None, dtype: str) -> None:
     if lora is not None and dtype == "float32":
         raise UserError(
             "model.dtype = float32: on a GPU vLLM applies adapters in bfloat16 only; set that, or "
-            "train every weight "
-            "without model.lora"
+            "train every weight without model.lora"
         )

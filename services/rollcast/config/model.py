@@ -43,8 +43,7 @@ def check_folder(path: str) -> None:
     if not _HUB_NAME.fullmatch(path) and not Path(path).exists():
         raise UserError(
             f"model.path = {path!r}: there is no such folder on this machine; put or mount the "
-            "model there, or give "
-            "another folder or a name on the hub"
+            "model there, or give another folder or a name on the hub"
         )
 
 

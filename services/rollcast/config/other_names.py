@@ -1,11 +1,10 @@
 """Names of settings that users bring from other systems, and what each is here: `other_names.yaml`.
 
 docs/reference/other-names.md is made of that table, too. Settings that Rollcast no longer has are
-in `REMOVED`, as run files of earlier versions name them.
+in `removed_settings.yaml`, as run files of earlier versions name them.
 """
 
 import functools
-import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -37,56 +36,11 @@ class Removed:
         return f"is not a setting any more: {self.reason}; remove it"
 
 
-REMOVED = {
-    "weights.encoding": Removed(
-        "full", "every version is sent whole, which was faster wherever it was measured"
-    ),
-    "forecaster.grpc_port": Removed(
-        0,
-        "the forecaster has no gRPC API, and its HTTP API answers the same "
-        "(docs/reference/http.md)",
-    ),
-    "weights.overlap_training": Removed(
-        False, "a broadcast and an update on the same GPUs never run at the same time"
-    ),
-    "tasks.evaluation.max_slot_share": Removed(
-        0.5,
-        "evaluation takes half of a generator's slots at most while training prompts wait; "
-        "tasks.evaluation.num_prompts, rollouts_per_prompt and every_steps decide how much it "
-        "samples",
-    ),
-    "tasks.verifiers.best_score": Removed(
-        10.0,
-        "a bare `Score: N` is N of 10; let `prompt` ask for a line with its scale, such as "
-        "`Score: 4/5`, if that is another one",
-    ),
-    "trainer.drop_after_budgets": Removed(
-        3.0,
-        "a group is redone when it took three times as long as its token budget takes at the "
-        "slowest measured decode rate; a smaller recipe.max_completion_tokens makes that earlier",
-    ),
-    "autoscaler.margin": Removed(
-        0.01,
-        "1 % more generators are asked for than the trainer needs; autoscaler.least "
-        "(autoscaler.minReplicas of the chart) keeps more",
-    ),
-    "autoscaler.most_batch_wait": Removed(
-        0.02,
-        "generators are added when the trainer waits for a batch more than 2 % of its time; "
-        "autoscaler.least (autoscaler.minReplicas of the chart) keeps more",
-    ),
-    "autoscaler.probe_again_seconds": Removed(
-        7_200.0,
-        "one generator fewer is tried two hours after the last shortage; autoscaler.least "
-        "(autoscaler.minReplicas of the chart) keeps more",
-    ),
-    "local.restart_limit": Removed(
-        5,
-        "a process may be started again five times within ten minutes; after that "
-        "`rollcast up --resume` continues the run",
-    ),
-}
-"""By dotted name, without the places in lists."""
+@functools.cache
+def removed_settings() -> dict[str, Removed]:
+    """By dotted name, without the places in lists."""
+    table = yaml.safe_load(TABLE.with_name("removed_settings.yaml").read_text(encoding="utf-8"))
+    return {field: Removed(**entry) for field, entry in table.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,15 +121,12 @@ def names_within(
 
 def removed_setting(field: str) -> Removed | None:
     """The entry for a setting that an earlier version had."""
-    return REMOVED.get(".".join(name for name in field.split(".") if not name.isdigit()))
+    return removed_settings().get(".".join(name for name in field.split(".") if not name.isdigit()))
 
 
 def without_ignored(data: Mapping[str, Any]) -> dict[str, Any]:
     """The settings without removed ones that have no effect."""
-    settings: Any = dict(data)
-    for field, removed in REMOVED.items():
-        settings = _without(settings, field.split("."), partial(operator.eq, removed.accepted))
-    return dict(settings)
+    return _without_removed(data, lambda field, value: value == removed_settings()[field].accepted)
 
 
 def without_removed(data: Mapping[str, Any], dropped: list[tuple[str, object]]) -> dict[str, Any]:
@@ -183,15 +134,21 @@ def without_removed(data: Mapping[str, Any], dropped: list[tuple[str, object]]) 
 
     dropped: takes their names and values, if these are not the accepted ones.
     """
+
+    def drop(field: str, value: object) -> bool:
+        if value != removed_settings()[field].accepted:
+            dropped.append((field, value))
+        return True
+
+    return _without_removed(data, drop)
+
+
+def _without_removed(
+    data: Mapping[str, Any], is_dropped: Callable[[str, object], bool]
+) -> dict[str, Any]:
     settings: Any = dict(data)
-    for field, removed in REMOVED.items():
-
-        def drop(value: object, field: str = field, accepted: object = removed.accepted) -> bool:
-            if value != accepted:
-                dropped.append((field, value))
-            return True
-
-        settings = _without(settings, field.split("."), drop)
+    for field in removed_settings():
+        settings = _without(settings, field.split("."), partial(is_dropped, field))
     return dict(settings)
 
 

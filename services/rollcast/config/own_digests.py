@@ -4,7 +4,7 @@ diff` name them.
 
 from pathlib import Path
 
-from rollcast.config.own_functions import file_digest
+from rollcast.config.own_functions import file_digest, source_file
 from rollcast.config.recipe import Recipe
 
 
@@ -30,7 +30,7 @@ def unread(recipe: Recipe) -> dict[str, str]:
     return {
         setting: own_part.function
         for setting, own_part in recipe.own_parts.items()
-        if own_part.digest is None and own_part.function.rpartition(":")[0].endswith(".py")
+        if own_part.digest is None and source_file(own_part.function) is not None
     }
 
 

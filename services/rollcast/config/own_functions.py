@@ -16,21 +16,21 @@ import os
 import sys
 import sysconfig
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from traceback import walk_tb
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
-from rollcast.config.errors import UserError
+from rollcast.config.errors import UserError, causes
 
 PARTS_GROUP = "rollcast.parts"
 """Group of the entry points by which installed packages name parts of a recipe."""
 MAX_SENTENCE_CHARACTERS = 400
 """Characters of a failure that travel on."""
 SANDBOX_HINT = (
-    "; in the sandbox a verifier has no files, network, processes or threads: read files while the "
-    "module is imported, "
-    "or declare the function in tasks.verifiers with trusted: true"
+    "; in the sandbox a verifier has no files, network, processes or threads: read files while "
+    "the module is imported, or declare the function in tasks.verifiers with trusted: true"
 )
 _PACKAGE = Path(__file__).parents[1]
 
@@ -40,14 +40,16 @@ def is_function(name: str) -> bool:
     return ":" in name
 
 
+def source_file(source: str) -> Path | None:
+    """The file that a function is in; None if `source` names a module or an entry point."""
+    module_path = source.rpartition(":")[0]
+    return Path(module_path).expanduser() if module_path.endswith(".py") else None
+
+
 def absolute(source: str) -> str:
     """The name of the same function for a process that works in another folder."""
-    module_path, _, function = source.rpartition(":")
-    return (
-        f"{Path(module_path).expanduser().absolute()}:{function}"
-        if module_path.endswith(".py")
-        else source
-    )
+    file = source_file(source)
+    return source if file is None else f"{file.absolute()}:{source.rpartition(':')[2]}"
 
 
 def check_file(source: str, setting: str = "verifier") -> None:
@@ -55,12 +57,11 @@ def check_file(source: str, setting: str = "verifier") -> None:
 
     `setting`: what names the function.
     """
-    module_path = source.rpartition(":")[0]
-    if module_path.endswith(".py") and not Path(module_path).expanduser().is_file():
+    file = source_file(source)
+    if file is not None and not file.is_file():
         raise UserError(
-            f"{setting} {source}: there is no file {Path(module_path).expanduser().absolute()}; "
-            "correct the path, "
-            "which is relative to the folder in which the command is started"
+            f"{setting} {source}: there is no file {file.absolute()}; "
+            "correct the path, which is relative to the folder in which the command is started"
         )
 
 
@@ -75,11 +76,8 @@ def load_function(source: str, group: str = PARTS_GROUP) -> Callable[..., Any]:
         return _installed_part(source, group)
     check_file(source)
     module_path, _, name = source.rpartition(":")
-    module = (
-        _load_module(Path(module_path).expanduser().absolute())
-        if module_path.endswith(".py")
-        else importlib.import_module(module_path)
-    )
+    file = source_file(source)
+    module = importlib.import_module(module_path) if file is None else _load_module(file.absolute())
     function = getattr(module, name, None)
     if not callable(function):
         function_names = [
@@ -101,8 +99,7 @@ def _installed_part(name: str, group: str) -> Callable[..., Any]:
         names = ", ".join(sorted(installed.names)) or "none"
         raise UserError(
             f"no installed package has the entry point {name!r} in the group {group} (there is: "
-            f"{names}); install "
-            "it, or name a function as ./mine.py:f"
+            f"{names}); install it, or name a function as ./mine.py:f"
         )
     function: Callable[..., Any] = installed[name].load()
     return function
@@ -113,9 +110,8 @@ def file_digest(source: str) -> str | None:
 
     None: `source` names no file, or one that cannot be read.
     """
-    module_path = source.rpartition(":")[0]
-    file = Path(module_path).expanduser()
-    if not module_path.endswith(".py") or not file.is_file():
+    file = source_file(source)
+    if file is None or not file.is_file():
         return None
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
@@ -215,11 +211,7 @@ def _place(traceback: TracebackType | None) -> str:
 
 def _asks_for_more(error: BaseException) -> bool:
     """Whether it may be the sandbox that said no, to the code itself or to a library below it."""
-    link: BaseException | None = error
-    for _ in range(20):
-        if link is None:
-            return False
-        if isinstance(link, OSError) or "can't start new thread" in str(link):
-            return True
-        link = link.__cause__ or link.__context__
-    return False
+    return any(
+        isinstance(link, OSError) or "can't start new thread" in str(link)
+        for link in islice(causes(error), 20)
+    )

@@ -11,9 +11,7 @@ from rollcast.config.recipe import (
     PipelineSchedule,
     Recipe,
 )
-
-Contradiction = tuple[str, ...]
-"""A contradiction as `rollcast.config.rules` reports it."""
+from rollcast.config.sentences import Contradiction
 
 
 def recipe_is_one(recipe: Recipe) -> Iterator[Contradiction]:
@@ -28,29 +26,25 @@ def recipe_is_one(recipe: Recipe) -> Iterator[Contradiction]:
 def _parts_agree(recipe: Recipe) -> Iterator[Contradiction]:
     if recipe.refill_filtered and not recipe.zero_variance_filter:
         yield (
-            "recipe.refill_filtered",
-            (
-                "it refills what recipe.zero_variance_filter drops; set that to true or "
-                "refill_filtered to false"
-            ),
-            "recipe.zero_variance_filter",
+            "refill_filtered",
+            "it refills what recipe.zero_variance_filter drops; set that to true or "
+            "refill_filtered to false",
+            "zero_variance_filter",
         )
     if recipe.scale_by_difficulty and recipe.kl is None and recipe.entropy_bonus == 0:
         yield (
-            "recipe.scale_by_difficulty",
+            "scale_by_difficulty",
             "it scales recipe.kl and recipe.entropy_bonus, and both are off; set one of these, or "
-            "scale_by_difficulty to "
-            "false",
-            "recipe.kl",
-            "recipe.entropy_bonus",
+            "scale_by_difficulty to false",
+            "kl",
+            "entropy_bonus",
         )
     if recipe.unique_prompts is not None and recipe.unique_prompts < recipe.prompts_per_step:
         yield (
-            "recipe.unique_prompts",
-            f"is less than recipe.prompts_per_step {recipe.prompts_per_step}, so a step would hold "
-            "a prompt twice; raise "
-            "recipe.unique_prompts or lower prompts_per_step",
-            "recipe.prompts_per_step",
+            "unique_prompts",
+            f"is less than recipe.prompts_per_step {recipe.prompts_per_step}, so a step would "
+            "hold a prompt twice; raise recipe.unique_prompts or lower prompts_per_step",
+            "prompts_per_step",
         )
     distillation = recipe.distillation
     if (
@@ -59,11 +53,10 @@ def _parts_agree(recipe: Recipe) -> Iterator[Contradiction]:
         and recipe.temperature != 1
     ):
         yield (
-            "recipe.temperature",
+            "temperature",
             "an endpoint gives the teacher's log-probs at temperature 1, unlike the sampled ones; "
-            "set it to 1, or give "
-            "recipe.distillation.teacher: {kind: folder, path: ...}",
-            "recipe.distillation",
+            "set it to 1, or give recipe.distillation.teacher: {kind: folder, path: ...}",
+            "distillation",
         )
 
 
@@ -73,59 +66,54 @@ def _older_weights_are_corrected_once(recipe: Recipe) -> Iterator[Contradiction]
     truncation = recipe.corrections.truncation
     if not recipe.loss.has_ratio and truncation is None and schedule.max_staleness > on_policy:
         yield (
-            "recipe.schedule.max_staleness",
+            "schedule.max_staleness",
             f"recipe.loss {recipe.loss.kind} has no ratio that corrects for older weights, and "
-            "schedule "
-            f"{schedule.kind} trains on them; set max_staleness {on_policy}, "
+            f"schedule {schedule.kind} trains on them; set max_staleness {on_policy}, "
             "recipe.corrections.truncation or another loss",
-            "recipe.loss",
+            "loss",
         )
     if isinstance(recipe.loss, OwnPart) and truncation is not None:
         yield (
-            "recipe.corrections.truncation.ratio_max",
+            "corrections.truncation.ratio_max",
             f"is for a loss without a ratio, and whether {recipe.loss.function} has one is not "
-            "known; multiply by the ratio "
-            "in that function, or set recipe.loss: {kind: reinforce}",
-            "recipe.loss",
+            "known; multiply by the ratio in that function, or set recipe.loss: {kind: reinforce}",
+            "loss",
         )
     elif recipe.loss.has_ratio and truncation is not None:
         yield (
-            "recipe.corrections.truncation.ratio_max",
+            "corrections.truncation.ratio_max",
             f"recipe.loss {recipe.loss.kind} contains the ratio already; remove "
-            "recipe.corrections.truncation or set "
-            "recipe.loss: {kind: reinforce}",
-            "recipe.loss",
+            "recipe.corrections.truncation or set recipe.loss: {kind: reinforce}",
+            "loss",
         )
 
 
 def _nothing_needs_rewards(recipe: Recipe) -> Iterator[Contradiction]:
     """Parts that have no effect, or cannot work, if a teacher alone decides."""
-    with_reward = "recipe.distillation.with_reward"
-    remedy = f"remove it or set {with_reward} to true"
+    with_reward = "distillation.with_reward"
+    remedy = f"remove it or set recipe.{with_reward} to true"
     if recipe.advantage is not None:
         yield (
-            "recipe.advantage.function",
+            "advantage.function",
             f"it turns rewards into advantages, and the teacher alone gives these; {remedy}",
             with_reward,
         )
     if isinstance(recipe.length_control, LengthPenalty | OwnPart):
         yield (
-            "recipe.length_control.kind",
+            "length_control.kind",
             f"it changes rewards, and the teacher alone decides; {remedy}",
             with_reward,
         )
     if recipe.refill_filtered:
         yield (
-            "recipe.refill_filtered",
-            (
-                "with the teacher alone no group is dropped for its rewards, so there is nothing "
-                f"to refill; {remedy}"
-            ),
+            "refill_filtered",
+            "with the teacher alone no group is dropped for its rewards, so there is nothing "
+            f"to refill; {remedy}",
             with_reward,
         )
     if recipe.scale_by_difficulty:
         yield (
-            "recipe.scale_by_difficulty",
+            "scale_by_difficulty",
             f"difficulty is measured by rewards, and the teacher alone decides; {remedy}",
             with_reward,
         )
@@ -137,17 +125,16 @@ def _allocation_is_a_range(recipe: Recipe) -> Iterator[Contradiction]:
         return
     if allocation.least > allocation.most:
         yield (
-            "recipe.rollout_allocation.least",
+            "rollout_allocation.least",
             f"must not exceed most, {allocation.most}; lower least or raise most",
-            "recipe.rollout_allocation.most",
+            "rollout_allocation.most",
         )
     elif not allocation.least <= recipe.rollouts_per_prompt <= allocation.most:
         yield (
-            "recipe.rollouts_per_prompt",
+            "rollouts_per_prompt",
             f"is outside recipe.rollout_allocation's {allocation.least} to {allocation.most}; "
-            "widen that "
-            "range or change recipe.rollouts_per_prompt",
-            "recipe.rollout_allocation",
+            "widen that range or change recipe.rollouts_per_prompt",
+            "rollout_allocation",
         )
 
 
@@ -157,32 +144,30 @@ def _length_control_fits_the_budget(recipe: Recipe) -> Iterator[Contradiction]:
     if isinstance(control, Interruption):
         low, high = control.position
         if not 1 <= low <= high:
-            yield "recipe.length_control.position", "must be [low, high] with 1 <= low <= high"
+            yield "length_control.position", "must be [low, high] with 1 <= low <= high"
         elif high + control.answer_tokens >= limit:
             yield (
-                "recipe.length_control.position",
+                "length_control.position",
                 f"with answer_tokens {control.answer_tokens} it leaves no room for the phrase in "
                 f"recipe.max_completion_tokens {limit}; lower position and answer_tokens, raise "
-                "max_completion_tokens, "
-                "or set recipe.length_control: {kind: none}",
-                "recipe.length_control.answer_tokens",
-                "recipe.max_completion_tokens",
+                "max_completion_tokens, or set recipe.length_control: {kind: none}",
+                "length_control.answer_tokens",
+                "max_completion_tokens",
             )
     elif isinstance(control, LengthPenalty):
         if control.cache_tokens > control.max_tokens:
             yield (
-                "recipe.length_control.cache_tokens",
+                "length_control.cache_tokens",
                 f"exceeds max_tokens {control.max_tokens}, which penalises every answer; lower "
-                "cache_tokens or "
-                "raise max_tokens",
-                "recipe.length_control.max_tokens",
+                "cache_tokens or raise max_tokens",
+                "length_control.max_tokens",
             )
         elif control.max_tokens - control.cache_tokens >= limit:
             yield (
-                "recipe.length_control.max_tokens",
+                "length_control.max_tokens",
                 f"the penalty begins at max_tokens - cache_tokens {control.cache_tokens}, and "
                 f"recipe.max_completion_tokens is {limit}: no completion is that long; lower "
                 "recipe.length_control.max_tokens",
-                "recipe.length_control.cache_tokens",
-                "recipe.max_completion_tokens",
+                "length_control.cache_tokens",
+                "max_completion_tokens",
             )

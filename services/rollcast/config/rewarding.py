@@ -24,8 +24,7 @@ def find_reward_conflict(environment: EnvironmentSettings, dataset: RowsDataset)
     if environment.reward == "environment" and not environment.gives_reward:
         return (
             f"environment {environment.name!r} is of a kind that has no reward of its own; remove "
-            "it, and the verifier of "
-            f"data set {dataset.name!r} rewards"
+            f"it, and the verifier of data set {dataset.name!r} rewards"
         )
     if environment.reward is None and environment.gives_reward and has_own_verifier(dataset):
         verifier = dataset.verifier or f"of mapping {dataset.mapping}"

@@ -31,13 +31,9 @@ from rollcast.config.recipe import DifficultyAllocation, Recipe
 from rollcast.config.recipe_rules import recipe_is_one
 from rollcast.config.run_end import Budget, StopWhen
 from rollcast.config.schema import RunConfig
-from rollcast.config.sentences import Wrong, wrong_value
+from rollcast.config.sentences import Contradiction, Wrong, with_prefix, wrong_value
 from rollcast.config.services import Forecaster, Generator, Grader
 from rollcast.config.tasks import Grading, PromptFormat, Tasks
-
-Contradiction = tuple[str, ...]
-"""The setting to fix, what follows it and its value in the sentence, and the settings that it was
-compared with."""
 
 
 def broken_rules(config: RunConfig, *, to_start: bool = False) -> Iterator[Wrong]:
@@ -57,14 +53,15 @@ def broken_rules(config: RunConfig, *, to_start: bool = False) -> Iterator[Wrong
 def _contradictions(config: RunConfig) -> Iterator[Contradiction]:
     yield from _model_fits(config.model, config.recipe, config.generator.engine)
     yield from _groups_fit_a_generator(config.generator, config.recipe, config.tasks)
-    yield from recipe_is_one(config.recipe)
-    yield from _prompt_format_is_one(config.tasks.prompt_format)
+    yield from with_prefix("recipe", recipe_is_one(config.recipe))
+    yield from with_prefix("tasks.prompt_format", _prompt_format_is_one(config.tasks.prompt_format))
     yield from _names_are_given_once(config.tasks, config.forecaster)
     yield from environments_are_one(config.tasks)
-    yield from _data_sets_are_one(config.tasks)
+    for field, dataset in _datasets(config.tasks):
+        yield from with_prefix(field, _data_set_is_one(dataset))
     yield from episodes_fit(config.tasks, config.recipe, list(_datasets(config.tasks)))
     yield from _services_fit(config.tasks.grading, config.grader, config.redis)
-    yield from _autoscaler_knows_its_fleet(config.autoscaler)
+    yield from with_prefix("autoscaler", _autoscaler_knows_its_fleet(config.autoscaler))
 
 
 def _value(settings: Settings, field: str) -> object:
@@ -97,28 +94,22 @@ def _model_fits(model: Model, recipe: Recipe, engine: EngineArguments) -> Iterat
     if model.from_run is not None and model.spent_device_hours is not None:
         yield (
             "model.spent_device_hours",
-            (
-                "the checkpoint of model.from_run contains the spent device-hours; remove one of "
-                "the two"
-            ),
+            "the checkpoint of model.from_run contains the spent device-hours; remove one of "
+            "the two",
             "model.from_run",
         )
     if engine.quantization is not None and model.dtype != "bfloat16":
         yield (
             "generator.engine.quantization",
-            (
-                f"it quantises bfloat16 weights, and model.dtype is {model.dtype}; set that to "
-                "bfloat16 or remove quantization"
-            ),
+            f"it quantises bfloat16 weights, and model.dtype is {model.dtype}; set that to "
+            "bfloat16 or remove quantization",
             "model.dtype",
         )
     if engine.quantization is not None and model.lora is not None:
         yield (
             "generator.engine.quantization",
-            (
-                "adapters of a base in 8 bits were never shown; remove it, or train every weight "
-                "without model.lora"
-            ),
+            "adapters of a base in 8 bits were never shown; remove it, or train every weight "
+            "without model.lora",
             "model.lora",
         )
 
@@ -147,74 +138,61 @@ def _groups_fit_a_generator(
 
 
 def _prompt_format_is_one(prompt_format: PromptFormat) -> Iterator[Contradiction]:
-    field = "tasks.prompt_format"
     is_dressed = prompt_format.system is not None or prompt_format.enable_thinking is not None
     if prompt_format.layout == "bare" and is_dressed:
         yield (
-            f"{field}.layout",
+            "layout",
             "takes neither system nor enable_thinking; remove them or choose another layout",
-            f"{field}.system",
-            f"{field}.enable_thinking",
+            "system",
+            "enable_thinking",
         )
     if prompt_format.open_thinking and prompt_format.enable_thinking is False:
         yield (
-            f"{field}.open_thinking",
+            "open_thinking",
             "contradicts enable_thinking: false; remove one of the two",
-            f"{field}.enable_thinking",
+            "enable_thinking",
         )
 
 
 def _names_are_given_once(tasks: Tasks, forecaster: Forecaster) -> Iterator[Contradiction]:
     source = forecaster.source
     curves: tuple[CurveFile | CurveQueries, ...] = () if source.kind == "scrape" else source.curves
-    for names in (
-        [(f"{field}.name", dataset.name) for field, dataset in _datasets(tasks)],
-        [
-            (f"tasks.verifiers.{index}.name", verifier.name)
-            for index, verifier in enumerate(tasks.verifiers)
-        ],
-        [
-            (f"tasks.environments.{index}.name", environment.name)
-            for index, environment in enumerate(tasks.environments)
-        ],
-        [
-            (f"forecaster.source.curves.{index}.run", curve.run)
-            for index, curve in enumerate(curves)
-        ],
+    yield from _given_once([(f"{field}.name", dataset.name) for field, dataset in _datasets(tasks)])
+    for pattern, names in (
+        ("tasks.verifiers.{}.name", [verifier.name for verifier in tasks.verifiers]),
+        ("tasks.environments.{}.name", [environment.name for environment in tasks.environments]),
+        ("forecaster.source.curves.{}.run", [curve.run for curve in curves]),
     ):
-        num_uses: Counter[str] = Counter()
-        for field, name in names:
-            num_uses[name] += 1
-            if num_uses[name] == 2:
-                yield field, "is given more than once; each needs a name of its own"
+        yield from _given_once([(pattern.format(i), name) for i, name in enumerate(names)])
 
 
-def _data_sets_are_one(tasks: Tasks) -> Iterator[Contradiction]:
-    for field, dataset in _datasets(tasks):
-        if isinstance(dataset, CountdownDataset) and dataset.numbers[0] > dataset.numbers[1]:
-            yield f"{field}.numbers", "must be [low, high] with low <= high; swap them"
-        if isinstance(dataset, RowsDataset) and dataset.mapping != "plain":
+def _given_once(names: list[tuple[str, str]]) -> Iterator[Contradiction]:
+    num_uses: Counter[str] = Counter()
+    for field, name in names:
+        num_uses[name] += 1
+        if num_uses[name] == 2:
+            yield field, "is given more than once; each needs a name of its own"
+
+
+def _data_set_is_one(dataset: Dataset | Mixture) -> Iterator[Contradiction]:
+    if isinstance(dataset, CountdownDataset) and dataset.numbers[0] > dataset.numbers[1]:
+        yield "numbers", "must be [low, high] with low <= high; swap them"
+    if isinstance(dataset, RowsDataset):
+        if dataset.mapping != "plain":
             for name in sorted({"prompt_field", "answer_field"} & dataset.model_fields_set):
-                yield (
-                    f"{field}.{name}",
-                    f"mapping {dataset.mapping} knows its fields itself; remove it",
-                )
-        if isinstance(dataset, RowsDataset):
-            yield from _dates_are_a_window(field, dataset)
+                yield name, f"mapping {dataset.mapping} knows its fields itself; remove it"
+        yield from _dates_are_a_window(dataset)
 
 
-def _dates_are_a_window(field: str, dataset: RowsDataset) -> Iterator[Contradiction]:
+def _dates_are_a_window(dataset: RowsDataset) -> Iterator[Contradiction]:
     first = dataset.from_date
     last = dataset.to_date
     if dataset.mapping != "livecodebench":
         for name in ("from_date", "to_date"):
             if getattr(dataset, name) is not None:
-                yield (
-                    f"{field}.{name}",
-                    f"mapping {dataset.mapping} has no dates, livecodebench has; remove it",
-                )
+                yield name, f"mapping {dataset.mapping} has no dates, livecodebench has; remove it"
     elif first is not None and last is not None and first > last:
-        yield f"{field}.to_date", f"is before from_date, {first}; swap them", f"{field}.from_date"
+        yield "to_date", f"is before from_date, {first}; swap them", "from_date"
 
 
 def _services_fit(grading: Grading, grader: Grader, redis: Redis) -> Iterator[Contradiction]:
@@ -222,10 +200,8 @@ def _services_fit(grading: Grading, grader: Grader, redis: Redis) -> Iterator[Co
         yield (
             "grader.patience_seconds",
             f"must exceed tasks.grading.deadline_seconds {grading.longest_seconds:g} and the wait "
-            "for a core that it "
-            f"allows, {grading.longest_wall_seconds:g} s in all; raise grader.patience_seconds or "
-            "lower "
-            "deadline_seconds",
+            f"for a core that it allows, {grading.longest_wall_seconds:g} s in all; raise "
+            "grader.patience_seconds or lower deadline_seconds",
             "tasks.grading",
         )
     if redis.socket is not None and redis.tls is not None:
@@ -234,23 +210,16 @@ def _services_fit(grading: Grading, grader: Grader, redis: Redis) -> Iterator[Co
 
 def _autoscaler_knows_its_fleet(autoscaler: Autoscaler) -> Iterator[Contradiction]:
     if autoscaler.least > autoscaler.most:
-        yield (
-            "autoscaler.least",
-            f"exceeds most, {autoscaler.most}; lower least or raise most",
-            "autoscaler.most",
-        )
-    if autoscaler.mode == "controller" and autoscaler.deployment is None:
-        yield "autoscaler.mode", "needs deployment, the name of the generators' Deployment; set it"
-    if autoscaler.trainer_jobs is not None and autoscaler.deployment is None:
-        yield (
-            "autoscaler.trainer_jobs",
-            "needs autoscaler.deployment, whose generators are let go; set it",
-        )
-    if autoscaler.replaced_jobs is not None and autoscaler.deployment is None:
-        yield (
-            "autoscaler.replaced_jobs",
-            "needs autoscaler.deployment, whose generators wait for the trainer; set it",
-        )
+        yield ("least", f"exceeds most, {autoscaler.most}; lower least or raise most", "most")
+    if autoscaler.deployment is not None:
+        return
+    if autoscaler.mode == "controller":
+        yield "mode", "needs deployment, the name of the generators' Deployment; set it"
+    requirement = "needs autoscaler.deployment, whose generators"
+    if autoscaler.trainer_jobs is not None:
+        yield "trainer_jobs", f"{requirement} are let go; set it"
+    if autoscaler.replaced_jobs is not None:
+        yield "replaced_jobs", f"{requirement} wait for the trainer; set it"
 
 
 def _data_sets_have_a_place(tasks: Tasks) -> Iterator[Wrong]:
@@ -305,8 +274,7 @@ def _the_run_ends(budget: Budget, stop_when: StopWhen | None) -> Iterator[Wrong]
         yield Wrong(
             "budget",
             "sets neither steps nor device_hours, so the run would never end; set one of them, or "
-            "stop_when, or "
-            "endless: true for a run that only Ctrl-C ends",
+            "stop_when, or endless: true for a run that only Ctrl-C ends",
         )
     if bounds and budget.endless:
         bound_fields = ("budget.steps", "budget.device_hours")

@@ -29,11 +29,9 @@ def changed_rules(split: int, grading: int) -> list[str]:
         )
     if split != SPLIT_RULES:
         lines.append(
-            f"the run keeps its split into training and held-out prompts, of rules {split} and not "
-            f"{SPLIT_RULES}: "
-            "training prompts that ask what an evaluated prompt asks, in another spelling, stay; "
-            "`rollcast audit` "
-            "counts them, and a new run leaves them out"
+            f"the run keeps its split into training and held-out prompts, of rules {split} and "
+            f"not {SPLIT_RULES}: training prompts that ask what an evaluated prompt asks, in "
+            "another spelling, stay; `rollcast audit` counts them, and a new run leaves them out"
         )
     return lines
 

@@ -6,7 +6,7 @@ import copy
 import functools
 import json
 import reprlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import islice
@@ -59,6 +59,9 @@ _WANTED = {
     "too_long": "takes {max_length} entries at most, and has {actual_length}",
 }
 """By pydantic's name of the mistake: every one that a setting can be refused with."""
+Contradiction = tuple[str, ...]
+"""What a rule across settings yields: the setting to fix, what follows it and its value in the
+sentence, and the settings that it was compared with."""
 _KINDS = (
     (str, "a text"),
     (bool, "true or false"),
@@ -147,6 +150,12 @@ def wrong_value(field: str, value: object, sentence: str, *related_fields: str) 
     `related_fields`: settings that it was compared with.
     """
     return Wrong(field, f"is wrong: {sentence}", format_value(field, value), related_fields)
+
+
+def with_prefix(group: str, contradictions: Iterable[Contradiction]) -> Iterator[Contradiction]:
+    """Contradictions whose settings are named from a group on, with the whole names."""
+    for field, sentence, *related_fields in contradictions:
+        yield (f"{group}.{field}", sentence, *(f"{group}.{name}" for name in related_fields))
 
 
 def format_value(field: str, value: object) -> str:

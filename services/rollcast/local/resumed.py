@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rollcast.config.errors import UserError
-from rollcast.config.other_names import REMOVED
+from rollcast.config.other_names import removed_settings
 from rollcast.config.resolved import differences
 from rollcast.config.rules_versions import changed_rules
 from rollcast.config.run import RunConfig, load_run_config
@@ -132,7 +132,7 @@ def _removed_since(dropped: Iterable[tuple[str, object]]) -> list[str]:
     """
     lines = []
     for field, value in dropped:
-        accepted = REMOVED[field].accepted
+        accepted = removed_settings()[field].accepted
         if field == "tasks.verifiers.best_score":
             raise UserError(
                 f"--resume: {field} = {value} at the last start is not a setting any more, and a "

@@ -4,36 +4,18 @@ alphabetical order of them.
 
 import functools
 import operator
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from pydantic import Field
 
 import rollcast.config.environments
 from rollcast.config.environments.settings import EnvironmentSettings
+from rollcast.config.kinds import find_kinds
 
 
 def environment_classes() -> list[type[EnvironmentSettings]]:
     """Return the settings classes of all environments."""
-    classes: list[type[EnvironmentSettings]] = []
-    for module_info in iter_modules(
-        rollcast.config.environments.__path__, f"{rollcast.config.environments.__name__}."
-    ):
-        if module_info.name == __name__:
-            continue
-        module = import_module(module_info.name)
-        module_classes = [
-            value
-            for value in vars(module).values()
-            if getattr(value, "__module__", "") == module.__name__
-        ]
-        classes += [
-            value
-            for value in module_classes
-            if issubclass(value, EnvironmentSettings) and "kind" in value.model_fields
-        ]
-    return classes
+    return find_kinds(rollcast.config.environments, EnvironmentSettings)
 
 
 if TYPE_CHECKING:

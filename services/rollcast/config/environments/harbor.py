@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rollcast.config.environments.container import ContainerSettings
-from rollcast.config.environments.settings import ProgramEnvironment
+from rollcast.config.environments.settings import Command, ProgramEnvironment
 
 
 class HarborEnvironment(ProgramEnvironment):
@@ -15,12 +15,7 @@ class HarborEnvironment(ProgramEnvironment):
     and the task's tests give the reward."""
     tasks: Path
     """Folder whose folders are the tasks. A row names one in its field `task`."""
-    command: (
-        Annotated[
-            tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1, max_length=256)
-        ]
-        | None
-    ) = None
+    command: Command | None = None
     """Program and arguments of the agent, as of kind `harness`; `ROLLCAST_CONTAINER` is the command
     by which it runs another one in the task's container. It is trusted. None = the shipped one: a
     loop with one tool, `shell`."""

@@ -1,22 +1,15 @@
 """Settings of a harness: a program that runs an agent itself and asks for completions."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
-
-from rollcast.config.environments.settings import ProgramEnvironment
+from rollcast.config.environments.settings import Command, ProgramEnvironment
 
 
 class HarnessEnvironment(ProgramEnvironment):
     kind: Literal["harness"] = "harness"
     """A program that speaks chat completions with the generator's endpoint. It is trusted: it runs
     with everything that you can do."""
-    command: (
-        Annotated[
-            tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1, max_length=256)
-        ]
-        | None
-    ) = None
+    command: Command | None = None
     """Program and arguments, started for each episode in a folder of its own. Arguments that name a
     file of the folder in which the command was started become absolute paths. None = programs that
     you run yourself ask for the next task."""

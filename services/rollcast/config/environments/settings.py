@@ -7,6 +7,10 @@ from pydantic import Field, field_validator
 from rollcast.config.base import DATASET_NAME, Settings
 
 Profile = Literal["compute", "folder", "trusted"]
+Command = Annotated[
+    tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1, max_length=256)
+]
+"""A program and its arguments."""
 
 
 class EnvironmentSettings(Settings):
@@ -89,12 +93,7 @@ class SessionEnvironment(EnvironmentSettings):
 class ProgramEnvironment(SessionEnvironment):
     """An environment whose turns are taken by a program that the generator may start."""
 
-    command: (
-        Annotated[
-            tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1, max_length=256)
-        ]
-        | None
-    ) = None
+    command: Command | None = None
     model_exit_codes: tuple[Annotated[int, Field(ge=1, le=125)], ...] = ()
     """Exit codes by which the program says that the model's mistake ended it, such as a call of a
     tool that is not there. The episode is then trained: with the reward that was posted before,
