@@ -172,10 +172,9 @@ class History:
             ).fetchone()
             if count > MAX_FORECASTS:
                 self._connection.execute(
-                    "DELETE FROM forecasts WHERE id IN (SELECT id FROM ("
-                    "SELECT id, ROW_NUMBER() OVER (ORDER BY id) AS place FROM forecasts WHERE name "
-                    "= ?"
-                    ") WHERE place <= ? AND place % 2 = 0)",
+                    "DELETE FROM forecasts WHERE id IN (SELECT id FROM (SELECT id, ROW_NUMBER() "
+                    "OVER (ORDER BY id) AS place FROM forecasts WHERE name = ?) WHERE place <= ? "
+                    "AND place % 2 = 0)",
                     (past.name, MAX_FORECASTS // 2),
                 )
 

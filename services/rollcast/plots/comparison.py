@@ -112,8 +112,7 @@ def _label(run: dict[str, Any]) -> str:
     )
     return (
         f"{run['curve']}: A = {asymptote['q50']:.3f} (90 %: {asymptote['q05']:.3f} to "
-        f"{asymptote['q95']:.3f}), "
-        f"B = {replot['exponent']:.2f}{left_out}"
+        f"{asymptote['q95']:.3f}), B = {replot['exponent']:.2f}{left_out}"
     )
 
 

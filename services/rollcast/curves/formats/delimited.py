@@ -25,8 +25,8 @@ from rollcast.curves.sheet import (
     Column,
     Row,
     Sheet,
-    TooMuch,
     in_chunks,
+    refuse_above,
     refuse_wide,
     shorten_name,
 )
@@ -154,12 +154,9 @@ def _rows(lines: Iterable[str], delimiter: str, log: LogFile) -> Iterator[list[s
 
     def bounded_lines() -> Iterator[str]:
         nonlocal row_chars
-        # Characters in one row of a table.
-        max_row_chars = 1 << 20
         for line in lines:
             row_chars += len(line)
-            if row_chars > max_row_chars:
-                raise TooMuch(f"holds more than {max_row_chars:,} characters in one row")
+            refuse_above(row_chars, 1 << 20, "characters in one row")
             yield line
 
     width = num_rows = num_short = num_long = 0
@@ -181,8 +178,7 @@ def _rows(lines: Iterable[str], delimiter: str, log: LogFile) -> Iterator[list[s
     if delimiter == " " and num_short == num_rows - 1 > 0:
         raise UserError(
             f"{log.path}: the heading has more words than the rows have fields, so its names are "
-            "unclear; join the "
-            "words of each name by underscores, or separate the columns by tabs"
+            "unclear; join the words of each name by underscores, or separate the columns by tabs"
         )
     for count, more, rest in ((num_short, "fewer", "empty"), (num_long, "more", "left out")):
         if count:

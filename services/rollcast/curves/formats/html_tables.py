@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from rollcast.curves.columns.names import counts_steps_or_epochs, measures_success
 from rollcast.curves.formats.log_file import LogFile, OtherFormat
-from rollcast.curves.sheet import MAX_COLUMNS, RUN, Row, Sheet, TooMuch
+from rollcast.curves.sheet import RUN, Row, Sheet, refuse_wide
 from rollcast.scaling.decisions.settings import MIN_LAW_POINTS
 
 NAME = "tables of HTML"
@@ -107,8 +107,7 @@ def html_tables(text: str, number: int | None = None) -> Iterator[HtmlTable]:
             # Characters of a cell that are read; numbers and names are far shorter
             row.append(_cell(text[begin : min(tag.start(), begin + 2_000)]))
             begin = None
-            if len(row) > MAX_COLUMNS:
-                raise TooMuch(f"holds more than {MAX_COLUMNS:,} columns")
+            refuse_wide(len(row))
         # HTML may leave out the end tag of a row, so the next row or the end of the table ends it.
         if name in ("table", "tr") and row and table is not None:
             _add_row(table, row, is_heading=is_heading)

@@ -20,7 +20,7 @@ from rollcast.curves.columns.names import measures_success
 from rollcast.curves.formats import key_values
 from rollcast.curves.formats.json_tables import objects_in
 from rollcast.curves.formats.log_file import JSON_LINE, LogFile, OtherFormat, is_json
-from rollcast.curves.formats.nested import flat
+from rollcast.curves.formats.nested import flat, json_object, json_value
 from rollcast.curves.sheet import Row, Sheet, in_chunks, refuse_json
 
 NAME = "JSON"
@@ -44,13 +44,7 @@ def recognises(log: LogFile) -> bool:
 def _has_measures(text: str) -> bool:
     # Lines of JSON in a console that are looked at for a measure
     lines = (match[0] for match in islice(JSON_LINE.finditer(text), 50))
-    return any(any(map(measures_success, flat(_mapping(line)))) for line in lines)
-
-
-def _mapping(line: str) -> Mapping[str, Any]:
-    """The object of a line; empty if it is not one."""
-    item = _parse_line(line)
-    return item if isinstance(item, dict) else {}
+    return any(any(map(measures_success, flat(json_object(line)))) for line in lines)
 
 
 def read(log: LogFile) -> Sheet:
@@ -82,7 +76,7 @@ def _document(text: str) -> Any:
     """
     first, _, further_lines = text.lstrip().partition("\n")
     # The limit for one piece of JSON must not refuse a long file of lines.
-    if further_lines.strip() and _parse_line(first) is not None:
+    if further_lines.strip() and json_value(first) is not None:
         raise ValueError("one object a line")
     refuse_json(text)
     return json.loads(text)
@@ -191,12 +185,4 @@ def _parse_lines(lines: list[str]) -> list[Any]:
             items = []
         if len(items) == len(lines):
             return items
-    return [_parse_line(line) for line in lines]
-
-
-def _parse_line(line: str) -> Any:
-    refuse_json(line)
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None
+    return [json_value(line) for line in lines]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rollcast.config.errors import UserError
 from rollcast.curves.formats.log_file import MAX_FILE_BYTES, LogFile
-from rollcast.curves.sheet import MAX_ROWS, RUN, Row, Sheet, TooMuch
+from rollcast.curves.sheet import MAX_ROWS, RUN, Row, Sheet, refuse_above
 
 NAME = "MLflow folder"
 FILE_NAME = "MLflow metric file"
@@ -68,8 +68,7 @@ def read(log: LogFile) -> Sheet:
                 (run.name, key, step, at, value) for at, value, step in _values_in(metric.text)
             ]
             num_left -= len(metric.content)
-            if len(metric_values) > MAX_ROWS:
-                raise TooMuch(f"holds more than {MAX_ROWS:,} values")
+            refuse_above(len(metric_values), MAX_ROWS, "values")
     # Each metric has a file of its own; in order of time their values are one log again.
     metric_values.sort(key=lambda item: item[3])
     names = distinct(called)

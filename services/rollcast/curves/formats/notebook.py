@@ -49,8 +49,7 @@ def read(log: LogFile, read_console: Callable[[LogFile], Sheet]) -> Sheet:
     except UserError:
         raise UserError(
             f"{log.path}: no output in this notebook holds a pass rate or reward; save it with the "
-            "outputs of its "
-            "cells, or write trainer.state.log_history to a JSON file and give that"
+            "outputs of its cells, or write trainer.state.log_history to a JSON file and give that"
         ) from None
 
 

@@ -23,7 +23,7 @@ from rollcast.curves.formats.wire_format import (
     fields,
     to_signed,
 )
-from rollcast.curves.sheet import MAX_NAME_CHARS, MAX_ROWS, Row, Sheet, TooMuch
+from rollcast.curves.sheet import MAX_NAME_CHARS, MAX_ROWS, Row, Sheet, refuse_above
 
 NAME = "TensorBoard event file"
 FILE_MARK = "tfevents"
@@ -88,8 +88,7 @@ def _rows(contents: list[bytes], log: LogFile) -> Iterator[Row]:
                 )
                 break
             num_events += 1
-            if num_events > MAX_ROWS:
-                raise TooMuch(f"holds more than {MAX_ROWS:,} events")
+            refuse_above(num_events, MAX_ROWS, "events")
             try:
                 step, at, scalars = _event(view[start:end])
             except (ValueError, struct.error):

@@ -152,7 +152,6 @@ def _new_within(evaluations: str, seconds: int) -> str:
     """
     series = f"last_over_time({evaluations}[{OVERLAP_SECONDS:.0f}s])"
     return (
-        f"{series} and on({_EVALUATION}) "
-        f"({series} unless on(__name__, {_EVALUATION}) last_over_time("
-        f"{evaluations}[{OVERLAP_SECONDS:.0f}s] offset {seconds}s))"
+        f"{series} and on({_EVALUATION}) ({series} unless on(__name__, {_EVALUATION}) "
+        f"last_over_time({evaluations}[{OVERLAP_SECONDS:.0f}s] offset {seconds}s))"
     )
