@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -89,26 +90,17 @@ class ForecastEngine:
         Evaluations of a pushed run are refused: a source would count in another unit.
         """
         with self._turn:
-            mixed = [item for item in reading.evaluations if item.run in self._pushed]
-            for evaluation in mixed:
-                self._refuse(evaluation, "run_is_pushed")
-            if mixed or (reading.starts.keys() | reading.replaced_runs) & self._pushed.keys():
-                source_evaluations = [
-                    item for item in reading.evaluations if item.run not in self._pushed
-                ]
-                starts = {
-                    run: first_steps
-                    for run, first_steps in reading.starts.items()
-                    if run not in self._pushed
-                }
-                replaced_runs = reading.replaced_runs - self._pushed.keys()
-                reading = replace(
-                    reading,
-                    evaluations=source_evaluations,
-                    starts=starts,
-                    replaced_runs=replaced_runs,
-                )
-            return self._take_reading(reading)
+            pushed = self._pushed.keys()
+            for evaluation in reading.evaluations:
+                if evaluation.run in pushed:
+                    self._refuse(evaluation, "run_is_pushed")
+            source_reading = replace(
+                reading,
+                evaluations=[item for item in reading.evaluations if item.run not in pushed],
+                starts={run: reading.starts[run] for run in reading.starts if run not in pushed},
+                replaced_runs=reading.replaced_runs - pushed,
+            )
+            return self._take_reading(source_reading)
 
     def push(self, run: PushedRun, evaluations: list[CurvePoint]) -> int:
         """Take evaluations of a run that its trainer pushes; returns how many were new.
@@ -133,11 +125,11 @@ class ForecastEngine:
                 )
             elif run.budget is None:
                 run = known_run
-            if run != known_run:
-                self._records.write(lambda: self._history.add_pushed(run))
             self._pushed[run.name] = run
-            changed = {run.name} if run != known_run else set()
-            return self._take_reading(Reading(evaluations=evaluations), also_refit=changed)
+            if run == known_run:
+                return self._take_reading(Reading(evaluations))
+            self._records.write(lambda: self._history.add_pushed(run))
+            return self._take_reading(Reading(evaluations), also_refit={run.name})
         finally:
             self._turn.release()
 
@@ -182,11 +174,7 @@ class ForecastEngine:
         for run, first_steps in starts.items():
             if first_steps.items() - self._starts.get(run, {}).items():
                 self._starts.setdefault(run, {}).update(first_steps)
-                self._records.write(
-                    lambda run=run, added_steps=first_steps: self._history.add_starts(
-                        run, added_steps
-                    )
-                )
+                self._records.write(partial(self._history.add_starts, run, first_steps))
                 changed |= self._find_curve_names(run)
         return changed
 
@@ -314,6 +302,7 @@ class ForecastEngine:
         origin = self._origins.get(run, OWN) if pushed is None else pushed.origin
         budget = self._budget(run, origin.unit)
         terms = self._terms.get(run, NO_TERMS)
+        read_checkpoints = self._checkpoint_readers.get(run)
         self._records.replay(name, surviving, budget, new, max_replays)
         self._sequence += 1
         forecast = forecast_run(
@@ -329,9 +318,7 @@ class ForecastEngine:
             price=terms.price,
             last_advice=self._records.last_advice(name, len(surviving)),
             end_reason=self._end_reasons.get(run),
-            kept_checkpoints=self._checkpoint_readers[run]()
-            if run in self._checkpoint_readers
-            else None,
+            kept_checkpoints=None if read_checkpoints is None else read_checkpoints(),
         )
         if forecast is None:
             return
@@ -341,15 +328,14 @@ class ForecastEngine:
         if id(surviving[-1]) in new:
             self._records.keep_forecast(forecast, outlook, replayed=False)
             law = law_of_run(forecast, MEDIAN_AND_90)
+            asymptote = None if law is None else [round(item, 3) for item in bare(law.asymptote)]
             log.info(
                 "forecast",
                 run=name,
                 points=len(surviving),
                 incomplete=curve_selection.num_incomplete,
                 verdict=str(forecast.forecast.verdict.kind),
-                asymptote=None
-                if law is None
-                else [round(value, 3) for value in bare(law.asymptote)],
+                asymptote=asymptote,
             )
         self._board.publish(forecast)
 

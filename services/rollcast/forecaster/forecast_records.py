@@ -5,7 +5,7 @@ goes on.
 """
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from rollcast.curves.evaluations import CurvePoint
 from rollcast.curves.run_forecast import (
@@ -130,9 +130,8 @@ class ForecastRecords:
         )
         self.write(lambda: self._history.add_forecast(past))
 
-    def write(self, action: object) -> None:
+    def write(self, action: Callable[[], None]) -> None:
         """Calls `action`, which writes to the history."""
-        assert callable(action)
         try:
             action()
         except sqlite3.Error as error:

@@ -9,7 +9,12 @@ from pydantic import SecretStr
 from rollcast.config.curve_sources import CurveQueries
 from rollcast.curves.evaluations import Reading
 from rollcast.curves.sources.foreign_curve import ForeignCurve
-from rollcast.curves.sources.metrics_page import EVALUATION_NAMES, STATUS_NAMES, interpret
+from rollcast.curves.sources.metrics_page import (
+    EVALUATION_LABELS,
+    EVALUATION_NAMES,
+    STATUS_NAMES,
+    interpret,
+)
 from rollcast.telemetry import evaluation_metrics
 from rollcast.telemetry.prometheus_reader import MAX_INSTANTS, Prometheus, SourceAway
 
@@ -20,8 +25,7 @@ remote write."""
 LONGEST_SCRAPE_SECONDS = 60.0
 """A sample has the time at which its scrape began, but appears when the scrape has ended or was
 written remotely."""
-_EVALUATION = "run, dataset, incarnation, step"
-"""The labels that identify an evaluation."""
+_EVALUATION = ", ".join(EVALUATION_LABELS)
 FINEST_SECONDS = 5
 """Least distance of the instants at which the first scrape of an evaluation is looked for."""
 
@@ -134,7 +138,7 @@ class PrometheusQueries:
             scraped = f"timestamp({readings})[{math.ceil(window_seconds)}s:{resolution}s]"
             scrape_times: dict[tuple[str, ...], float] = {}
             for sample in self._prometheus.query(f"min_over_time({scraped})"):
-                key = tuple(sample.labels.get(label, "") for label in _EVALUATION.split(", "))
+                key = tuple(sample.labels.get(label, "") for label in EVALUATION_LABELS)
                 # An evaluation may have several series, one for each address from which it was
                 # scraped.
                 scrape_times[key] = min(sample.value, scrape_times.get(key, math.inf))
