@@ -298,12 +298,12 @@ def _without_redone(curve: CurveSheet, counts: Array, begins: Rows, tell: Tell) 
             is_redone[:begin] |= counts[:begin] >= counts[begin]
     num_redone = int(np.sum(is_redone & curve["pass_rate"].is_given))
     tell(f"{format_count(num_redone, 'evaluation')} left out, {MADE_AGAIN}")
-    return curve[~is_redone]
+    return curve.only(~is_redone)
 
 
 def _select_rows(curve: CurveSheet, run: LoggedRun) -> CurveSheet:
     rows = np.arange(curve.sheet.num_rows)
-    return curve[(rows >= run.begin) & (rows < run.end)]
+    return curve.only((rows >= run.begin) & (rows < run.end))
 
 
 def _with_names(curve: CurveSheet, runs: list[LoggedRun]) -> CurveSheet:
@@ -311,12 +311,11 @@ def _with_names(curve: CurveSheet, runs: list[LoggedRun]) -> CurveSheet:
     own.
     """
     titles = {run.title for run in runs}
-    names = [run.title or str(run.number) for run in runs]
-    if len(titles) < len(runs):
-        names = [str(run.number) for run in runs]
+    has_own_titles = len(titles) == len(runs)
     rows = np.concatenate([np.arange(run.begin, run.end) for run in runs])
-    fields = [
-        name for name, run in zip(names, runs, strict=True) for _ in range(run.begin, run.end)
-    ]
+    fields: list[str] = []
+    for run in runs:
+        name = run.title if has_own_titles and run.title else str(run.number)
+        fields += [name] * (run.end - run.begin)
     named = curve | {RUN: Column(rows, fields)}
-    return named[np.isin(np.arange(curve.sheet.num_rows), rows)]
+    return named.only(np.isin(np.arange(curve.sheet.num_rows), rows))

@@ -45,12 +45,11 @@ class ForecastRecords:
 
     def last_advice(self, name: str, num_points: int) -> EarlierAdvice | None:
         """The advice on the same terms before the newest of `num_points` evaluations."""
-        earlier_advice = self._advice.get(name)
-        if earlier_advice is None or earlier_advice.num_points > num_points:
+        earlier = self._advice.get(name)
+        if earlier is None or earlier.num_points > num_points:
             return None
-        return EarlierAdvice.after(
-            earlier_advice.kind, earlier_advice.evaluations, num_points - earlier_advice.num_points
-        )
+        points_since = num_points - earlier.num_points
+        return EarlierAdvice.after(earlier.kind, earlier.evaluations, points_since)
 
     def keep_advice(self, forecast: RunForecast) -> None:
         advice = forecast.advice()

@@ -127,8 +127,8 @@ def _evaluation(run: str, unit: str, point: PushPoint) -> CurvePoint:
         values["compute"] = float(point.step)
     # Nothing starts up in steps or tokens. A first interval that is longer is one, as in a file.
     values["start_up"] = None if unit in TIME_UNITS else 0.0
-    unknown = dict.fromkeys(("trained_tokens", "samples"))
-    return validate_evaluation(CurvePoint(run, "", at=time.time(), **values, **unknown))
+    values |= dict.fromkeys(("trained_tokens", "samples"))
+    return validate_evaluation(CurvePoint(run, "", at=time.time(), **values))
 
 
 def _check_name(run: str) -> None:

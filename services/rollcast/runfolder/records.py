@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import (
     ConfigDict,
@@ -339,7 +339,7 @@ def parse(line: bytes, kind: type[Record]) -> Record:
     of bounds.
     """
     try:
-        record: Record = _adapter(kind).validate_json(line)
+        record: Record = _adapter(cast(Any, kind)).validate_json(line)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         field_path = ".".join(map(str, first["loc"]))
@@ -362,6 +362,6 @@ def read_record(path: Path, kind: type[Record]) -> Record:
 
 
 @cache
-def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+def _adapter(kind: Any) -> TypeAdapter[Any]:
     """One adapter for each kind. Making it takes a thousand times as long as parsing a line."""
     return TypeAdapter(kind)

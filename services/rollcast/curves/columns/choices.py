@@ -139,24 +139,24 @@ def named_columns(sheet: Sheet) -> NamedColumns:
     return {name: NamedColumn(name, sheet) for name in sheet.columns}
 
 
-def find_columns(names: Iterable[str], wanted_names: Iterable[str]) -> list[str]:
+def find_columns(names: Iterable[str], wanted: Iterable[str]) -> list[str]:
     """The wanted columns that are among the names, as the file spells them.
 
     Upper and lower case are the same, unless two columns of the file differ in nothing else.
     """
     spellings = dict.fromkeys(names)
     # Reversed, so that of two spellings the first column of the file is found.
-    by_folded = {name.casefold(): name for name in reversed(spellings)}
+    folded = {name.casefold(): name for name in reversed(spellings)}
     return [
-        name if name in spellings else by_folded[name.casefold()]
-        for name in wanted_names
-        if name.casefold() in by_folded
+        name if name in spellings else folded[name.casefold()]
+        for name in wanted
+        if name.casefold() in folded
     ]
 
 
-def find_column(names: Iterable[str], wanted_names: Iterable[str]) -> str | None:
+def find_column(names: Iterable[str], wanted: Iterable[str]) -> str | None:
     """The first of the wanted columns that is among the names; None if none is."""
-    return next(iter(find_columns(names, wanted_names)), None)
+    return next(iter(find_columns(names, wanted)), None)
 
 
 def usual_columns(columns: NamedColumns) -> UsualColumns:

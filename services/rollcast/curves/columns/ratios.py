@@ -5,7 +5,7 @@ Failures next to them, `losses`, make a total too, and a cell may hold both numb
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import takewhile
 
 import numpy as np
@@ -72,7 +72,7 @@ def with_ratios(sheet: Sheet) -> Sheet:
         rows = np.flatnonzero(np.isfinite(right) & np.isfinite(tries) & (tries > 0))
         name = name_of_ratio(count.name, total.name)
         ratios |= _ratio_columns(name, rows, right[rows], tries[rows])
-    return replace(sheet, columns={**sheet.columns, **ratios})
+    return sheet | ratios
 
 
 def _ratio_columns(
@@ -105,7 +105,7 @@ def _with_shares(sheet: Sheet) -> Sheet:
             right, tries = np.array(cells, dtype=float).T
             share_name = name if measure.name == name else name_of_ratio(name, "total")
             shares |= _ratio_columns(share_name, column.rows, right, tries)
-    return replace(sheet, columns={**sheet.columns, **shares})
+    return sheet | shares
 
 
 def _is_count(column: NamedColumn) -> bool:
@@ -179,11 +179,8 @@ def _column_of_tries(columns: NamedColumns, count: NamedColumn) -> NamedColumn |
         # training.
         is_of_a_stage = column.words & STAGE_WORDS in (count.words & STAGE_WORDS, set())
         # Share of a count's rows in which its total must be known
-        if (
-            is_of_a_stage
-            and is_in_both.sum() >= 0.95 * is_known.sum()
-            and np.all(right[is_in_both] <= tries[is_in_both])
-        ):
+        is_covering = is_in_both.sum() >= 0.95 * is_known.sum()
+        if is_of_a_stage and is_covering and np.all(right[is_in_both] <= tries[is_in_both]):
             possible.append(column)
     likeness = {column.name: _likeness(count.name, column) for column in possible}
     nearest = [column for column in possible if likeness[column.name] == max(likeness.values())]

@@ -81,21 +81,14 @@ def read(log: LogFile) -> Sheet:
     refuse_wide(max(first.count(mark) for mark in NAMES if mark not in LOOSE_DELIMITERS))
     delimiter = ","
     header: list[str] = []
-    for candidate_delimiter in NAMES:
-        if candidate_delimiter in LOOSE_DELIMITERS and len(header) > 1:
+    for candidate in NAMES:
+        if candidate in LOOSE_DELIMITERS and len(header) > 1:
             continue  # names of columns may have spaces
         with suppress(csv.Error):  # one field, as long as a wide header
-            header_fields = next(
-                csv.reader(
-                    [first],
-                    delimiter=candidate_delimiter,
-                    skipinitialspace=candidate_delimiter == " ",
-                ),
-                [],
-            )
-            if len(header_fields) > len(header):
-                header = header_fields
-                delimiter = candidate_delimiter
+            reader = csv.reader([first], delimiter=candidate, skipinitialspace=candidate == " ")
+            if len(fields := next(reader, [])) > len(header):
+                header = fields
+                delimiter = candidate
     try:
         rows = _rows(chain([first], lines), delimiter, log)
         # The header may continue in the next line, between quotes.
@@ -212,11 +205,8 @@ def _by_run(sheet: Sheet) -> Sheet:
     rows: list[Row] = []
     axis_values = sheet.column_texts(sheet.columns[axis])
     for run, metrics in columns.items():
-        for axis_value, *values in zip(
-            axis_values,
-            *(sheet.column_texts(sheet.columns[name]) for name in metrics.values()),
-            strict=True,
-        ):
+        texts = (sheet.column_texts(sheet.columns[name]) for name in metrics.values())
+        for axis_value, *values in zip(axis_values, *texts, strict=True):
             if any(values):
                 rows.append({RUN: run, axis: axis_value, **dict(zip(metrics, values, strict=True))})
     return Sheet.from_rows(PANEL_NAME, rows)

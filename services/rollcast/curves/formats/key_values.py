@@ -79,12 +79,9 @@ def printed_objects(text: str) -> set[int]:
         lines = [line for line in console_lines(text) if line.is_json]
     except TooMuch:  # a long file of JSON, and hardly a console
         return set()
-    loop_line_numbers = {line.number for line in chosen_lines(lines).loop_lines}
-    return {
-        line.number
-        for line in lines
-        if line.number not in loop_line_numbers and any(map(measures_success, line.row))
-    }
+    loop_numbers = {line.number for line in chosen_lines(lines).loop_lines}
+    measured = {line.number for line in lines if any(map(measures_success, line.row))}
+    return measured - loop_numbers
 
 
 def read(log: LogFile) -> Sheet:
