@@ -26,7 +26,7 @@ PROMPT = (
 )
 
 
-def _make_sampled_leg(
+def _sampled(
     kind: str, version: str, text: str, seed: int, *, is_trained: bool = True
 ) -> SampledLeg:
     """Tokens of one word each, most of them probable."""
@@ -36,7 +36,7 @@ def _make_sampled_leg(
     return SampledLeg(kind, version, tokens, logprobs, is_trained)
 
 
-def _make_given_leg(version: str, text: str) -> SampledLeg:
+def _given(version: str, text: str) -> SampledLeg:
     return SampledLeg("given", version, [text], [], is_trained=False)
 
 
@@ -64,15 +64,15 @@ def episode() -> SampledEpisode:
             1,
             0,
             [
-                _make_sampled_leg(
+                _sampled(
                     "thinking",
                     "3.41",
                     "<think> The crate holds 12 rows of 17 apples, so I multiply first.",
                     1,
                 ),
-                _make_sampled_leg("phrase", "3.41", "\nTime is up.</think>\n", 2, is_trained=False),
-                _make_sampled_leg("answer", "3.41", call, 3),
-                _make_given_leg("3.41", back.format("204")),
+                _sampled("phrase", "3.41", "\nTime is up.</think>\n", 2, is_trained=False),
+                _sampled("answer", "3.41", call, 3),
+                _given("3.41", back.format("204")),
             ],
             tool_calls=1,
             environment_seconds=0.42,
@@ -82,9 +82,9 @@ def episode() -> SampledEpisode:
             2,
             0,
             [
-                _make_sampled_leg("answer", "3.41", "A quarter of 204 is sold,", 4),
-                _make_sampled_leg("answer", "3.42", f"so I divide: {broken}", 5),
-                _make_given_leg(
+                _sampled("answer", "3.41", "A quarter of 204 is sold,", 4),
+                _sampled("answer", "3.42", f"so I divide: {broken}", 5),
+                _given(
                     "3.42", back.format("This is no valid JSON: expected , or } at character 61.")
                 ),
             ],
@@ -104,7 +104,7 @@ def episode() -> SampledEpisode:
         SampledTurn(
             6,
             1,
-            [_make_sampled_leg("answer", "3.42", "204 - 51 = 153, so 153 apples are left.", 7)],
+            [_sampled("answer", "3.42", "204 - 51 = 153, so 153 apples are left.", 7)],
             prompt=f"{PROMPT}204 apples in all, 51 of them sold.\n",
         ),
     ]
