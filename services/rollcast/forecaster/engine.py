@@ -21,7 +21,6 @@ from rollcast.curves.evaluations import (
     EvaluationLog,
     Origin,
     Reading,
-    TrainerStatus,
 )
 from rollcast.curves.run_forecast import (
     RunBudget,
@@ -157,40 +156,27 @@ class ForecastEngine:
             if not self._is_full_rewrite(reading, run):
                 self._forget(run)
         changed = {name for name in also_refit if name in self._logs}
-        changed |= self._take_starts(reading.starts)
-        changed |= self._take_origins(reading.origins)
-        changed |= self._take_statuses(reading.status)
+        changed |= self._take_terms(reading)
         fresh = self._take_evaluations(reading.evaluations)
         changed |= {self._names[evaluation.run, evaluation.dataset] for evaluation in fresh}
         self._update(changed, fresh)
         return len(fresh)
 
-    def _take_starts(self, starts: Mapping[str, dict[int, int]]) -> set[str]:
-        """`starts`: by run, the first step of each incarnation.
-
-        Returns the names of the runs that this changes.
+    def _take_terms(self, reading: Reading) -> set[str]:
+        """Returns the names of the curves to which a start, another unit or another budget is
+        new.
         """
         changed: set[str] = set()
-        for run, first_steps in starts.items():
+        for run, first_steps in reading.starts.items():
             if first_steps.items() - self._starts.get(run, {}).items():
                 self._starts.setdefault(run, {}).update(first_steps)
                 self._records.write(partial(self._history.add_starts, run, first_steps))
                 changed |= self._find_curve_names(run)
-        return changed
-
-    def _take_origins(self, origins: Mapping[str, Origin]) -> set[str]:
-        """Returns the names of the runs whose unit changes."""
-        changed: set[str] = set()
-        for run, origin in origins.items():
+        for run, origin in reading.origins.items():
             if origin.unit != self._origins.get(run, OWN).unit:
                 changed |= self._find_curve_names(run)
             self._origins[run] = origin
-        return changed
-
-    def _take_statuses(self, statuses: Mapping[str, TrainerStatus]) -> set[str]:
-        """Returns the names of the runs whose budget changes."""
-        changed: set[str] = set()
-        for run, status in statuses.items():
+        for run, status in reading.status.items():
             self._board.note_status(run, status)
             budget = RunBudget(status.budget_steps, status.budget_device_hours)
             if budget != RunBudget() and budget != self._budgets.get(run):

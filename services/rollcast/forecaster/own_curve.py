@@ -31,18 +31,13 @@ def fit_request(request: FitRequest) -> Forecast:
             f"points: compute {smallest_compute:g} is too small to have been measured; check its "
             "unit, device-hours"
         )
+    # None becomes nan.
+    truncation = np.array([point.truncation_ratio for point in points], dtype=float)
     curve = Curve.from_points(
         [point.compute for point in points],
         [point.pass_rate for point in points],
         [known_error(point.standard_error) or math.nan for point in points],
-        truncation_ratio=known_truncation(
-            np.array(
-                [
-                    math.nan if point.truncation_ratio is None else point.truncation_ratio
-                    for point in points
-                ]
-            )
-        ),
+        truncation_ratio=known_truncation(truncation),
         name="points",
     )
     options = FitOptions(

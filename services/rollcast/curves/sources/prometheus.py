@@ -104,14 +104,9 @@ class PrometheusQueries:
 
         If Prometheus cannot answer, they keep the time of this look.
         """
-        reading_keys = {(item.run, *item.key) for item in reading.evaluations}
-        dated_keys = self._dated_keys
-        self._dated_keys = reading_keys if is_whole else dated_keys | reading_keys
-        new = [
-            index
-            for index, item in enumerate(reading.evaluations)
-            if (item.run, *item.key) not in dated_keys
-        ]
+        keys = [(item.run, *item.key) for item in reading.evaluations]
+        new = [index for index, key in enumerate(keys) if key not in self._dated_keys]
+        self._dated_keys = set(keys) if is_whole else self._dated_keys | set(keys)
         try:
             first = self._first_scrapes(window_seconds, now_seconds) if new else {}
         except SourceAway:
