@@ -68,11 +68,8 @@ class TrainerPage:
 
     def show(self, reading: Reading) -> None:
         self.exporter.set(trainer_metrics.TRUNCATION_RATIO, reading.truncation_ratio)
-        labels = {
-            "dataset": "arithmetic",
-            "incarnation": str(reading.incarnation),
-            "step": str(reading.step),
-        }
+        version = {"incarnation": str(reading.incarnation), "step": str(reading.step)}
+        labels = {"dataset": "arithmetic", **version}
         values = (
             (evaluation_metrics.EVAL_PASS_RATE, reading.pass_rate),
             (evaluation_metrics.EVAL_STANDARD_ERROR, reading.standard_error),

@@ -246,8 +246,10 @@ def _beside(chosen: _Candidate, wholes: Sequence[_Candidate]) -> PassRateChoice:
         for candidate in wholes
         if candidate.measure.subject != chosen.measure.subject
     ]
+    if not other_names:
+        return PassRateChoice([chosen.name])
     note = f"{chosen.name} is taken; other readings are {some(other_names)}"
-    return PassRateChoice([chosen.name], (note,) if other_names else ())
+    return PassRateChoice([chosen.name], (note,))
 
 
 def _only_other(columns: NamedColumns) -> list[str]:

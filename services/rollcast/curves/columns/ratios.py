@@ -5,7 +5,7 @@ Failures next to them, `losses`, make a total too, and a cell may hold both numb
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 import numpy as np
@@ -72,7 +72,7 @@ def with_ratios(sheet: Sheet) -> Sheet:
         rows = np.flatnonzero(np.isfinite(right) & np.isfinite(tries) & (tries > 0))
         name = name_of_ratio(count.name, total.name)
         ratios |= _ratio_columns(name, rows, right[rows], tries[rows])
-    return sheet | ratios
+    return replace(sheet, columns={**sheet.columns, **ratios})
 
 
 def _ratio_columns(
@@ -105,7 +105,7 @@ def _with_shares(sheet: Sheet) -> Sheet:
             right, tries = np.array(cells, dtype=float).T
             share_name = name if measure.name == name else name_of_ratio(name, "total")
             shares |= _ratio_columns(share_name, column.rows, right, tries)
-    return sheet | shares
+    return replace(sheet, columns={**sheet.columns, **shares})
 
 
 def _is_count(column: NamedColumn) -> bool:
