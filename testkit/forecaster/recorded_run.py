@@ -71,12 +71,13 @@ class TrainerPage:
         version = {"incarnation": str(reading.incarnation), "step": str(reading.step)}
         labels = {"dataset": "arithmetic", **version}
         values = (
-            (evaluation_metrics.EVAL_PASS_RATE, reading.pass_rate),
             (evaluation_metrics.EVAL_STANDARD_ERROR, reading.standard_error),
             (evaluation_metrics.EVAL_COMPUTE, reading.compute),
             (evaluation_metrics.EVAL_TRAINED_TOKENS, reading.trained_tokens),
             (evaluation_metrics.EVAL_SAMPLES, 1024.0),
             (evaluation_metrics.EVAL_TRUNCATION, reading.truncation_ratio),
+            # Last: a page that is read within this loop shows no evaluation yet.
+            (evaluation_metrics.EVAL_PASS_RATE, reading.pass_rate),
         )
         for metric, value in values:
             self.exporter.set(metric, value, **labels)

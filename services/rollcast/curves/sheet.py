@@ -46,7 +46,7 @@ class TooMuch(ValueError):  # noqa: N818  (a finding, of which the reader makes 
 
 
 def refuse_above(count: int, limit: int, things: str) -> None:
-    """Raises TooMuch for a count above its limit. `things`: what is counted, in the plural."""
+    """Raises TooMuch for a count of `things` (a noun in the plural) above its limit."""
     if count > limit:
         raise TooMuch(f"holds more than {limit:,} {things}")
 

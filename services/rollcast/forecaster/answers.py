@@ -97,7 +97,10 @@ def prediction_list(
     reading: Callable[[list[float]], Array],
     law: Callable[[list[float]], Array],
 ) -> list[Prediction]:
-    """`reading` and `law` at `compute` (m,) -> (5, m). They are not asked for what is not known."""
+    """The predictions at `compute` (m,), for which `reading` and `law` return (5, m) quantiles.
+
+    Each is called only if the verdict allows its answer.
+    """
     if not compute:
         return []
     laws: list[Interval | None] = [None] * len(compute)

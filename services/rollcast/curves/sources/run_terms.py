@@ -70,7 +70,7 @@ def early_end(folder: Path) -> str | None:
 
 
 def _last_advice(folder: Path, num_evaluations: int) -> EarlierAdvice | None:
-    """Of the forecaster, after at most as many evaluations as there are now."""
+    """The forecaster's newest advice after at most as many evaluations as there are now."""
     newest = None
     for record in RecordFile(folder / FORECASTS_SAID, ForecastRecord).read():
         if record.num_evaluations <= num_evaluations:
