@@ -142,22 +142,17 @@ def _value(draw: random.Random, kind: int) -> object:
         names = ["points", "initial", "predict", "other", "\ud800"]
         return {draw.choice(names): draw.choice(_VALUES) for _ in range(3)}
     numbers = [0, 1e-300, 1e-9, 0.5, 1, 1e6, 1e12] if kind == 3 else _VALUES
-    errors = [0, 1e-300, 0.01, 1, None]
+    choices = {
+        "compute": numbers,
+        "pass_rate": [0, 0.5, 1],
+        "standard_error": [0, 1e-300, 0.01, 1, None],
+    }
     points = [
-        {
-            "compute": draw.choice(numbers),
-            "pass_rate": draw.choice([0, 0.5, 1]),
-            "standard_error": draw.choice(errors),
-        }
+        {name: draw.choice(values) for name, values in choices.items()}
         for _ in range(draw.choice([0, 1, 2, 5, 40]))
     ]
-    more = {
-        "initial": draw.choice([None, 0, 1, 0.5]),
-        "exclude_before": draw.choice([None, 0, 1e12, 0.7]),
-    }
-    return {
-        "points": points,
-        "predict": [draw.choice(numbers)],
-        "num_prompts": draw.choice([0, 1, 10**9, -1]),
-        **more,
-    }
+    initial = draw.choice([None, 0, 1, 0.5])
+    more = {"initial": initial, "exclude_before": draw.choice([None, 0, 1e12, 0.7])}
+    predict = [draw.choice(numbers)]
+    num_prompts = draw.choice([0, 1, 10**9, -1])
+    return {"points": points, "predict": predict, "num_prompts": num_prompts, **more}

@@ -44,20 +44,12 @@ class State:
             self.law + scatter * (rng.standard_normal(self.compute.size) + 0.5 * wander), 0.0, 1.0
         )
         skipped = int(self.compute[0] > 0)  # only an evaluation without compute is one of step 0
+        # Steps between evaluations
+        steps = range(20 * skipped, 20 * (self.compute.size + skipped), 20)
         truncation = 0.02 + 0.02 * rng.random(self.compute.size)
-        return [
-            Reading(
-                incarnation=1,
-                # Steps between evaluations
-                step=20 * (evaluation_index + skipped),
-                pass_rate=float(rates[evaluation_index]),
-                standard_error=float(error[evaluation_index]),
-                compute=float(self.compute[evaluation_index]),
-                trained_tokens=2e6 * float(self.compute[evaluation_index]),
-                truncation_ratio=float(truncation[evaluation_index]),
-            )
-            for evaluation_index in range(self.compute.size)
-        ]
+        quantities = (rates, error, self.compute, 2e6 * self.compute, truncation)
+        rows = zip(*(values.tolist() for values in quantities), strict=True)
+        return [Reading(1, step, *row) for step, row in zip(steps, rows, strict=True)]
 
 
 def _make_computes(until: float, count: int) -> Array:
@@ -93,10 +85,10 @@ def make_push_request(state: State) -> dict[str, Any]:
     """The request in which a trainer of another framework would push all of it."""
     points = [
         {
-            "step": int(reading.compute),
-            "pass_rate": reading.pass_rate,
-            "standard_error": reading.standard_error,
+            "step": int(item.compute),
+            "pass_rate": item.pass_rate,
+            "standard_error": item.standard_error,
         }
-        for reading in state.readings()
+        for item in state.readings()
     ]
     return {"run": state.run, "unit": "steps", "budget": state.budget, "points": points}

@@ -52,15 +52,10 @@ def configured_prometheus(folder: Path, port: int, configuration: str) -> Iterat
     """A server with that prometheus.yml; killed at the end, its data kept."""
     (folder / "prometheus.yml").write_text(configuration)
     assert PROMETHEUS is not None
-    process = subprocess.Popen(
-        [
-            PROMETHEUS,
-            f"--config.file={folder / 'prometheus.yml'}",
-            f"--storage.tsdb.path={folder / 'data'}",
-            f"--web.listen-address=127.0.0.1:{port}",
-            "--log.level=error",
-        ]
-    )
+    data = f"--storage.tsdb.path={folder / 'data'}"
+    address = f"--web.listen-address=127.0.0.1:{port}"
+    file = f"--config.file={folder / 'prometheus.yml'}"
+    process = subprocess.Popen([PROMETHEUS, file, data, address, "--log.level=error"])
 
     def is_ready() -> bool:
         try:

@@ -39,17 +39,10 @@ def record(
     pass_rate = np.clip(
         0.2 + (asymptote - 0.2) * rise + 0.01 * rng.standard_normal(num_points), 0, 1
     )
+    points = enumerate(zip(pass_rate.tolist(), compute.tolist(), strict=True))
     return [
-        Reading(
-            incarnation,
-            10 * i,
-            float(pass_rate[i]),
-            0.01,
-            float(compute[i]),
-            1e6 * float(compute[i]),
-            0.02 + 0.002 * i,
-        )
-        for i in range(num_points)
+        Reading(incarnation, 10 * i, rate, 0.01, at, 1e6 * at, 0.02 + 0.002 * i)
+        for i, (rate, at) in points
     ]
 
 
@@ -75,18 +68,16 @@ class TrainerPage:
 
     def show(self, reading: Reading) -> None:
         self.exporter.set(trainer_metrics.TRUNCATION_RATIO, reading.truncation_ratio)
-        labels = {
-            "dataset": "arithmetic",
-            "incarnation": str(reading.incarnation),
-            "step": str(reading.step),
-        }
+        version = {"incarnation": str(reading.incarnation), "step": str(reading.step)}
+        labels = {"dataset": "arithmetic", **version}
         values = (
-            (evaluation_metrics.EVAL_PASS_RATE, reading.pass_rate),
             (evaluation_metrics.EVAL_STANDARD_ERROR, reading.standard_error),
             (evaluation_metrics.EVAL_COMPUTE, reading.compute),
             (evaluation_metrics.EVAL_TRAINED_TOKENS, reading.trained_tokens),
             (evaluation_metrics.EVAL_SAMPLES, 1024.0),
             (evaluation_metrics.EVAL_TRUNCATION, reading.truncation_ratio),
+            # Last: a page that is read within this loop shows no evaluation yet.
+            (evaluation_metrics.EVAL_PASS_RATE, reading.pass_rate),
         )
         for metric, value in values:
             self.exporter.set(metric, value, **labels)
@@ -112,14 +103,8 @@ class TrainerPage:
 
 def run_file(folder: Path, source: dict[str, object], **more: object) -> Path:
     """A run file for the forecaster; ports are free ones."""
-    forecaster = {"source": source, "http_port": 0}
-    settings = {
-        "run": "demo",
-        "folder": str(folder),
-        "model": {"path": str(folder)},
-        "forecaster": forecaster,
-        **more,
-    }
+    settings = {"run": "demo", "folder": str(folder), "model": {"path": str(folder)}, **more}
+    settings.setdefault("forecaster", {"source": source, "http_port": 0})
     path = folder / "run.json"
     path.write_text(json.dumps(settings))
     return path

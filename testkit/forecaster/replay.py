@@ -110,15 +110,6 @@ def replay(
         history = service.client.get("/api/runs/demo/history").json()["forecasts"]
     counts = [int(re.search(r"(\d+) evaluations", text)[1]) for _, text in refreshes]  # type: ignore[index]
     counts_over_time = list(zip(counts, (at for at, _ in refreshes), strict=True))
-    shown_times = [
-        next(at for count, at in counts_over_time if count > index) for index in range(NUM_POINTS)
-    ]
-    return Replay(
-        points,
-        counts,
-        exported,
-        [scraped[r.step] for r in points],
-        shown_times,
-        final_points,
-        history,
-    )
+    shown = [next(at for count, at in counts_over_time if count > n) for n in range(NUM_POINTS)]
+    scraped_times = [scraped[point.step] for point in points]
+    return Replay(points, counts, exported, scraped_times, shown, final_points, history)

@@ -26,7 +26,7 @@ PROMPT = (
 )
 
 
-def _make_sampled_leg(
+def _sampled(
     kind: str, version: str, text: str, seed: int, *, is_trained: bool = True
 ) -> SampledLeg:
     """Tokens of one word each, most of them probable."""
@@ -36,7 +36,7 @@ def _make_sampled_leg(
     return SampledLeg(kind, version, tokens, logprobs, is_trained)
 
 
-def _make_given_leg(version: str, text: str) -> SampledLeg:
+def _given(version: str, text: str) -> SampledLeg:
     return SampledLeg("given", version, [text], [], is_trained=False)
 
 
@@ -59,54 +59,33 @@ def episode() -> SampledEpisode:
     back = (
         "<|im_start|>user\n<tool_response>\n{}\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
     )
+    thought = "<think> The crate holds 12 rows of 17 apples, so I multiply first."
+    refusal = "This is no valid JSON: expected , or } at character 61."
+    first_call = [
+        _sampled("thinking", "3.41", thought, 1),
+        _sampled("phrase", "3.41", "\nTime is up.</think>\n", 2, is_trained=False),
+        _sampled("answer", "3.41", call, 3),
+        _given("3.41", back.format("204")),
+    ]
+    malformed_call = [
+        _sampled("answer", "3.41", "A quarter of 204 is sold,", 4),
+        _sampled("answer", "3.42", f"so I divide: {broken}", 5),
+        _given("3.42", back.format(refusal)),
+    ]
+    cut_text = [
+        _answer("3.42", [HOSTILE, " and", " so", " on"]),
+        SampledLeg("answer", "", [], [], is_trained=True, num_left_out=412),
+        _answer("3.42", [" is", " what", " I", " found."]),
+    ]
+    branch = [_sampled("answer", "3.42", "204 - 51 = 153, so 153 apples are left.", 7)]
+    branch_prompt = f"{PROMPT}204 apples in all, 51 of them sold.\n"
     turns = [
+        SampledTurn(1, 0, first_call, tool_calls=1, environment_seconds=0.42, reward=0.1),
         SampledTurn(
-            1,
-            0,
-            [
-                _make_sampled_leg(
-                    "thinking",
-                    "3.41",
-                    "<think> The crate holds 12 rows of 17 apples, so I multiply first.",
-                    1,
-                ),
-                _make_sampled_leg("phrase", "3.41", "\nTime is up.</think>\n", 2, is_trained=False),
-                _make_sampled_leg("answer", "3.41", call, 3),
-                _make_given_leg("3.41", back.format("204")),
-            ],
-            tool_calls=1,
-            environment_seconds=0.42,
-            reward=0.1,
+            2, 0, malformed_call, tool_calls=1, malformed_calls=1, environment_seconds=0.01
         ),
-        SampledTurn(
-            2,
-            0,
-            [
-                _make_sampled_leg("answer", "3.41", "A quarter of 204 is sold,", 4),
-                _make_sampled_leg("answer", "3.42", f"so I divide: {broken}", 5),
-                _make_given_leg(
-                    "3.42", back.format("This is no valid JSON: expected , or } at character 61.")
-                ),
-            ],
-            tool_calls=1,
-            malformed_calls=1,
-            environment_seconds=0.01,
-        ),
-        SampledTurn(
-            5,
-            0,
-            [
-                _answer("3.42", [HOSTILE, " and", " so", " on"]),
-                SampledLeg("answer", "", [], [], is_trained=True, num_left_out=412),
-                _answer("3.42", [" is", " what", " I", " found."]),
-            ],
-        ),
-        SampledTurn(
-            6,
-            1,
-            [_make_sampled_leg("answer", "3.42", "204 - 51 = 153, so 153 apples are left.", 7)],
-            prompt=f"{PROMPT}204 apples in all, 51 of them sold.\n",
-        ),
+        SampledTurn(5, 0, cut_text),
+        SampledTurn(6, 1, branch, prompt=branch_prompt),
     ]
     return SampledEpisode(
         environment="calculator",

@@ -6,13 +6,13 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
+from hypothesis.strategies import just
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.core.result import Ok
@@ -48,29 +48,7 @@ def fuzz(port: int, requests: int, seconds: float, run: str) -> Counter[str]:
         operations.append(result.ok())
     examples = math.ceil(requests / (len(operations) * len(MODES)))
     deadline, status_counts = time.monotonic() + seconds, Counter[str]()
-    for operation in operations:
-        for mode in MODES:
-            with suppress(Unsatisfiable):  # nothing about it could be wrong: it takes no parameters
-                _tester(
-                    operation.as_strategy(generation_mode=mode),
-                    mode,
-                    run,
-                    examples,
-                    deadline,
-                    status_counts,
-                )()
-    return status_counts
-
-
-def _tester(
-    cases: Any,
-    mode: GenerationMode,
-    run: str,
-    examples: int,
-    deadline: float,
-    status_counts: Counter[str],
-) -> Callable[[], None]:
-    @settings(
+    repeatable = settings(
         max_examples=examples,
         phases=[Phase.generate],
         derandomize=True,
@@ -78,8 +56,8 @@ def _tester(
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
-    @given(case=cases)
-    def test(case: Any) -> None:
+
+    def send(case: Any, mode: GenerationMode) -> None:
         if time.monotonic() > deadline:
             return
         if mode is GenerationMode.POSITIVE and "run" in case.path_parameters:
@@ -88,4 +66,9 @@ def _tester(
         status_counts[f"{response.status_code // 100}xx"] += 1
         case.validate_response(response, checks=CHECKS)
 
-    return test
+    for operation in operations:
+        for mode in MODES:
+            cases = operation.as_strategy(generation_mode=mode)
+            with suppress(Unsatisfiable):  # nothing about it could be wrong: it takes no parameters
+                repeatable(given(case=cases, mode=just(mode))(send))()
+    return status_counts

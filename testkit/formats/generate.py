@@ -150,14 +150,12 @@ def transformers(folder: Path) -> None:
         state.log_history.append(
             {"loss": 0.01, "num_tokens": 5000.0 * step, **rewards, "reward_std": 0.2, **at}
         )
-        evaluation_metrics = {
+        evaluation = {
             "eval_rewards/accuracy_reward/mean": held_out,
             "eval_reward": held_out,
             "eval_reward_std": 0.3,
         }
-        state.log_history.append(
-            {"eval_loss": 0.02, "eval_runtime": 3.0, **evaluation_metrics, **at}
-        )
+        state.log_history.append({"eval_loss": 0.02, "eval_runtime": 3.0, **evaluation, **at})
     state.save_to_json(str(folder / "trainer_state.json"))
     (folder / "log_history.json").write_text(json.dumps(state.log_history))
     printed = io.StringIO()

@@ -73,8 +73,8 @@ def with_span(quantiles: Interval, form: str = ".4g") -> str:
 def natural(name: str) -> list[tuple[int, str]]:
     """Key by which run-2 comes before run-10."""
     return [
-        (int(token), "") if token_index % 2 else (0, token)
-        for token_index, token in enumerate(_DIGITS.split(name))
+        (int(token), "") if index % 2 else (0, token)
+        for index, token in enumerate(_DIGITS.split(name))
     ]
 
 

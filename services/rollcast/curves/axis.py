@@ -81,9 +81,7 @@ def choose_axis(evaluations: Sequence[CurvePoint]) -> ComputeAxis:
     compute, start_up = _compute_and_start_up(evaluations)
     tokens = np.append(0.0, np.nan_to_num(trained_tokens))
     keep = _rising(compute - start_up, tokens)
-    compute = compute[keep]
-    start_up = start_up[keep]
-    tokens = tokens[keep]
+    compute, start_up, tokens = (values[keep] for values in (compute, start_up, tokens))
     if compute.size < 2:
         return without_start_up(evaluations)
     scale = compute[-1] / tokens[-1]
@@ -100,13 +98,8 @@ def _axis(
     if start_up[-1] == 0:
         return ComputeAxis(compute, fitted, rate, quantity, 0.0)
     places = np.append(0.0, np.column_stack((compute[:-1] + np.diff(start_up), compute[1:])))
-    return ComputeAxis(
-        places,
-        np.append(0.0, np.column_stack((fitted[:-1], fitted[1:]))),
-        rate,
-        quantity,
-        float(start_up[-1]),
-    )
+    fitted_places = np.append(0.0, np.column_stack((fitted[:-1], fitted[1:])))
+    return ComputeAxis(places, fitted_places, rate, quantity, float(start_up[-1]))
 
 
 def compute_per_step(evaluations: Sequence[CurvePoint]) -> float | None:
@@ -134,9 +127,8 @@ def _compute_and_start_up(evaluations: Sequence[CurvePoint]) -> tuple[Array, Arr
     compute = np.append(0.0, column(evaluations, "compute"))
     recorded_start_up = column(evaluations, "start_up")
     if not np.all(np.isnan(recorded_start_up)):
-        start_up = np.append(
-            0.0, np.nan_to_num(recorded_start_up)
-        )  # an unknown one counts as no more than the one before
+        # An unknown one counts as no more than the one before.
+        start_up = np.append(0.0, np.nan_to_num(recorded_start_up))
     else:
         start_up = np.append(0.0, np.cumsum(_inferred_start_ups(evaluations)))
     # The device-hours of learning never fall, whatever a source says.
@@ -223,8 +215,8 @@ def column(evaluations: Sequence[CurvePoint], name: str) -> Array:
     """(n,) one quantity of every evaluation, nan if it is unknown."""
     if isinstance(evaluations, Evaluations):
         return evaluations.columns[name].astype(float)
-    values = [getattr(item, name) for item in evaluations]
-    return np.array([np.nan if value is None else value for value in values], dtype=float)
+    # None becomes nan.
+    return np.array([getattr(item, name) for item in evaluations], dtype=float)
 
 
 def known_truncation(ratios: Array) -> Array | None:

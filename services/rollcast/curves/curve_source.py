@@ -5,6 +5,7 @@ Prometheus server.
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -216,16 +217,12 @@ def _queries(columns: Columns, run: str | None) -> tuple[CurveQueries, ...]:
             f"--where {columns.where[0]}: selects rows of a file; put matchers into the "
             "expressions instead"
         )
-    if columns.scale != 1:
-        raise UserError(
-            f"--scale {columns.scale:g}: is for files; multiply in the expression --pass-rate "
-            "instead"
-        )
-    if columns.offset != 0:
-        raise UserError(
-            f"--offset {columns.offset:g}: is for files; add it in the expression --pass-rate "
-            "instead"
-        )
+    for option, operation in (("scale", "multiply"), ("offset", "add it")):
+        if (value := getattr(columns, option)) != getattr(Columns, option):
+            raise UserError(
+                f"--{option} {value:g}: is for files; {operation} in the expression --pass-rate "
+                "instead"
+            )
     if columns.pass_rate is None or columns.compute is None:
         if columns != Columns():
             raise UserError(
@@ -234,15 +231,9 @@ def _queries(columns: Columns, run: str | None) -> tuple[CurveQueries, ...]:
             )
         return ()
     try:
-        return (
-            CurveQueries(
-                run=run or "curve",
-                pass_rate=columns.pass_rate,
-                compute=columns.compute,
-                standard_error=columns.standard_error,
-                truncation_ratio=columns.truncation_ratio,
-            ),
-        )
+        quantities = ("pass_rate", "compute", "standard_error", "truncation_ratio")
+        expressions = {name: getattr(columns, name) for name in quantities}
+        return (CurveQueries(run=run or "curve", **expressions),)
     except ValidationError:
         raise UserError(
             f"--run {run}: not a name for a run; leave '/' out, and write 200 characters at most"
@@ -257,39 +248,35 @@ def _histories_of_prometheus(
     from rollcast.telemetry.prometheus_reader import SourceAway
 
     foreign = _queries(columns, run)
-    queries = PrometheusQueries(url, curves=foreign)
     try:
-        reading = queries.read()
+        with closing(PrometheusQueries(url, curves=foreign)) as queries:
+            reading = queries.read()
     except SourceAway as error:
         expressions = ", and expressions that it understands" if foreign else ""
         raise UserError(
             f"{url}: {error}; give the address of a Prometheus server{expressions}"
         ) from None
-    finally:
-        queries.close()
     requested_runs = {curve.run for curve in foreign}
     logs_by_run: dict[str, EvaluationLog] = {}
     num_refused = 0
     for item in reading.evaluations:
         if (requested_runs and item.run not in requested_runs) or not is_own_curve(item.dataset):
             continue
-        log = logs_by_run.setdefault(
-            item.run, EvaluationLog(starts=reading.starts.get(item.run, {}))
-        )
+        starts = reading.starts.get(item.run, {})
         try:
-            log.add(item)
+            logs_by_run.setdefault(item.run, EvaluationLog(starts=starts)).add(item)
         except OverflowError:
             num_refused += 1
     if requested_runs and not logs_by_run:
         raise UserError(
             f"{url}: --pass-rate and --compute select no evaluation; check the expressions"
         )
-    if num_refused:
-        evaluations = format_count(num_refused, "evaluation")
-        say(f"{evaluations} left out, beyond {MAX_EVALUATIONS:,} of a run")
-    if malformed := reading.skipped["out_of_bounds"]:
-        evaluations = format_count(malformed, "evaluation")
-        say(f"{evaluations} left out, a value of which is out of bounds")
+    for count, reason in (
+        (num_refused, f"beyond {MAX_EVALUATIONS:,} of a run"),
+        (reading.skipped["out_of_bounds"], "a value of which is out of bounds"),
+    ):
+        if count:
+            say(f"{format_count(count, 'evaluation')} left out, {reason}")
     runs = sorted(logs_by_run, key=natural)
     if is_one:
         name = runs[0] if run is None and len(runs) == 1 else run

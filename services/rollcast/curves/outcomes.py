@@ -52,7 +52,7 @@ def average_outcomes(curve: CurveSheet, tell: Tell) -> CurveSheet:
         return curve
     steps = curve["step"].values
     groups = _number_groups(np.nan_to_num(steps[rows]), at[rows], stretches)
-    labels = curve[is_known].clashing_labels
+    labels = curve.only(is_known).clashing_labels
     is_truth = curve.is_truth
     num_groups = int(groups.max()) + 1
     # Different steps of a log. At a single one something else is counted.

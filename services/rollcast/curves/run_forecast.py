@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -172,32 +173,36 @@ class RunForecast:
         """
         if budget is None and worth is None and price is None:
             return self._advice
-        return self._with_way_back(
-            advise(
-                self.forecast,
-                self.end if budget is None else budget,
-                worth=self.worth if worth is None else worth,
-                price=self.price if price is None else price,
-                axis=self.axis,
-                evaluations_left=self.evaluations_left if budget is None else None,
-            )
-        )
+        return self.with_budget(budget)._advise(worth, price)
 
     @cached_property
     def _advice(self) -> Advice:
         """On the run's own terms, made once: page and metrics ask for it again and again."""
-        return self._with_way_back(
-            advise(
-                self.forecast,
-                self.end,
-                worth=self.worth,
-                price=self.price,
-                axis=self.axis,
-                evaluations_left=self.evaluations_left,
-                last=self.last_advice,
-                end_reason=self.end_reason,
-            )
+        return self._advise(last=self.last_advice, end_reason=self.end_reason)
+
+    def _advise(
+        self,
+        worth: float | None = None,
+        price: float | None = None,
+        last: EarlierAdvice | None = None,
+        end_reason: str | None = None,
+    ) -> Advice:
+        """The advice on a broken run names the checkpoint to go back to, and the command."""
+        advice = advise(
+            self.forecast,
+            self.end,
+            worth=self.worth if worth is None else worth,
+            price=self.price if price is None else price,
+            axis=self.axis,
+            evaluations_left=self.evaluations_left,
+            last=last,
+            end_reason=end_reason,
         )
+        peak = self.forecast.verdict.at
+        if not self.is_way_back_known or peak is None or self.kept_checkpoints is None:
+            return advice
+        at = float(self.axis.to_device_hours(np.array([peak]))[0])
+        return replace(advice, change=way_back(self.evaluations, at, self.kept_checkpoints))
 
     @property
     def is_way_back_known(self) -> bool:
@@ -205,14 +210,6 @@ class RunForecast:
         return (
             self.forecast.verdict.kind is VerdictKind.BROKEN and self.kept_checkpoints is not None
         )
-
-    def _with_way_back(self, advice: Advice) -> Advice:
-        """The advice on a broken run names the checkpoint to go back to, and the command."""
-        peak = self.forecast.verdict.at
-        if not self.is_way_back_known or peak is None or self.kept_checkpoints is None:
-            return advice
-        at = float(self.axis.to_device_hours(np.array([peak]))[0])
-        return replace(advice, change=way_back(self.evaluations, at, self.kept_checkpoints))
 
     def with_budget(self, budget: float | None) -> "RunForecast":
         """The same run, of which the user says at which compute it ends; None: as it is."""
@@ -283,44 +280,20 @@ def forecast_run(
     evaluations: Sequence[CurvePoint],
     budget: RunBudget,
     *,
-    sequence: int,
-    updated_at: float,
-    num_lost: int = 0,
-    num_incomplete: int = 0,
     origin: Origin = OWN,
-    worth: float | None = None,
-    price: float | None = None,
-    last_advice: EarlierAdvice | None = None,
-    end_reason: str | None = None,
     kept_checkpoints: KeptCheckpoints | None = None,
+    **fields: Any,
 ) -> RunForecast | None:
     """Fit one run; None while there is no evaluation after step 0.
 
-    `worth`, `price`: given by its owner. `last_advice`, `end_reason`, `kept_checkpoints`: as in
-    `RunForecast`.
+    `fields`: of the `RunForecast`, which the fit does not depend on.
     """
     if not np.any((column(evaluations, "compute") > 0) & (column(evaluations, "step") > 0)):
         return None
-    return replace(
-        forecast_history(
-            RunHistory(
-                name,
-                evaluations,
-                origin=origin,
-                num_incomplete=num_incomplete,
-                kept_checkpoints=kept_checkpoints,
-            )
-        ),
-        sequence=sequence,
-        updated_at=updated_at,
-        num_lost=num_lost,
-        end=budget.end(evaluations),
-        evaluations_left=budget.evaluations_left(evaluations),
-        worth=worth,
-        price=price,
-        last_advice=last_advice,
-        end_reason=end_reason,
-    )
+    history = RunHistory(name, evaluations, origin=origin, kept_checkpoints=kept_checkpoints)
+    fields["end"] = budget.end(evaluations)
+    fields["evaluations_left"] = budget.evaluations_left(evaluations)
+    return replace(forecast_history(history), **fields)
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ import numpy as np
 
 from rollcast.config.errors import UserError
 from rollcast.curves.amounts import Tell, amount, format_count
-from rollcast.curves.columns.choices import MAX_NAMES_IN_A_SENTENCE, Columns
+from rollcast.curves.columns.choices import MAX_NAMES_IN_A_SENTENCE
 from rollcast.curves.columns.compute_column import length_of_epoch
 from rollcast.curves.columns.curve_sheet import CurveSheet
 from rollcast.curves.columns.restarts import MAX_STRETCHES, Rows, is_unordered
@@ -116,8 +116,13 @@ def _chosen_runs(
     curve: CurveSheet, runs: list[LoggedRun], tell: Tell, *, is_one: bool
 ) -> CurveSheet:
     """The requested one of several runs, or those with enough readings. Raises UserError."""
-    listed = _list_runs(runs, curve.columns.counter)
-    option = _option_for_run(curve.column_options)
+    listed = "; ".join(
+        run.describe(curve.columns.counter) for run in runs[:MAX_NAMES_IN_A_SENTENCE]
+    )
+    if len(runs) > MAX_NAMES_IN_A_SENTENCE:
+        listed += "; .."
+    in_run_file = curve.column_options.in_run_file
+    option = f"{curve.column_options.option('where')} run=N" if in_run_file else "--run N"
     if curve.wanted_run is not None:
         chosen = [run for run in runs if run.is_called(curve.wanted_run)]
         if not chosen:
@@ -129,7 +134,7 @@ def _chosen_runs(
         return _select_rows(curve, chosen[-1])
     is_newest_alone = all(run.num_after_start < MIN_LAW_POINTS for run in runs[:-1])
     # A live page cannot ask its user, so it follows the newest run.
-    if is_newest_alone or curve.column_options.in_run_file:
+    if is_newest_alone or in_run_file:
         num_lost = sum(run.counts.size for run in runs[:-1])
         tell(
             f"{format_count(num_lost, 'evaluation')} left out, {MADE_AGAIN} from the beginning; "
@@ -141,17 +146,6 @@ def _chosen_runs(
             f"holds {len(runs)} runs one after another: {listed}; choose one with {option}"
         )
     return _with_names(curve, [run for run in runs if run.num_after_start >= MIN_LAW_POINTS])
-
-
-def _option_for_run(column_options: Columns) -> str:
-    """How the user chooses one of the runs."""
-    return f"{column_options.option('where')} run=N" if column_options.in_run_file else "--run N"
-
-
-def _list_runs(runs: list[LoggedRun], counter: str) -> str:
-    """The first ones of a log, described for a sentence."""
-    listed = "; ".join(run.describe(counter) for run in runs[:MAX_NAMES_IN_A_SENTENCE])
-    return listed + ("; .." if len(runs) > MAX_NAMES_IN_A_SENTENCE else "")
 
 
 def _logged_runs(curve: CurveSheet, counts: Array, begins: Rows) -> list[LoggedRun]:
@@ -298,12 +292,12 @@ def _without_redone(curve: CurveSheet, counts: Array, begins: Rows, tell: Tell) 
             is_redone[:begin] |= counts[:begin] >= counts[begin]
     num_redone = int(np.sum(is_redone & curve["pass_rate"].is_given))
     tell(f"{format_count(num_redone, 'evaluation')} left out, {MADE_AGAIN}")
-    return curve[~is_redone]
+    return curve.only(~is_redone)
 
 
 def _select_rows(curve: CurveSheet, run: LoggedRun) -> CurveSheet:
     rows = np.arange(curve.sheet.num_rows)
-    return curve[(rows >= run.begin) & (rows < run.end)]
+    return curve.only((rows >= run.begin) & (rows < run.end))
 
 
 def _with_names(curve: CurveSheet, runs: list[LoggedRun]) -> CurveSheet:
@@ -311,12 +305,11 @@ def _with_names(curve: CurveSheet, runs: list[LoggedRun]) -> CurveSheet:
     own.
     """
     titles = {run.title for run in runs}
-    names = [run.title or str(run.number) for run in runs]
-    if len(titles) < len(runs):
-        names = [str(run.number) for run in runs]
+    has_own_titles = len(titles) == len(runs)
     rows = np.concatenate([np.arange(run.begin, run.end) for run in runs])
-    fields = [
-        name for name, run in zip(names, runs, strict=True) for _ in range(run.begin, run.end)
-    ]
+    fields: list[str] = []
+    for run in runs:
+        name = run.title if has_own_titles and run.title else str(run.number)
+        fields += [name] * (run.end - run.begin)
     named = curve | {RUN: Column(rows, fields)}
-    return named[np.isin(np.arange(curve.sheet.num_rows), rows)]
+    return named.only(np.isin(np.arange(curve.sheet.num_rows), rows))

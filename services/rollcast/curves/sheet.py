@@ -45,18 +45,24 @@ class TooMuch(ValueError):  # noqa: N818  (a finding, of which the reader makes 
     """A file exceeds a limit. The message follows the name of the file."""
 
 
+def refuse_above(count: int, limit: int, things: str) -> None:
+    """Raises TooMuch for a count of `things` (a noun in the plural) above its limit."""
+    if count > limit:
+        raise TooMuch(f"holds more than {limit:,} {things}")
+
+
 def refuse_wide(num_columns: int) -> None:
     """Raises TooMuch for a table of too many columns."""
-    if num_columns > MAX_COLUMNS:
-        raise TooMuch(f"holds more than {MAX_COLUMNS:,} columns")
+    refuse_above(num_columns, MAX_COLUMNS, "columns")
 
 
 def refuse_json(text: str) -> None:
     """Raises TooMuch for JSON that would make too many values."""
     # Brackets, commas and colons in one piece of JSON: an upper limit of the number of its values.
     max_json_marks = 12_000_000
-    if len(text) > max_json_marks and sum(map(text.count, "[{,:")) > max_json_marks:
-        raise TooMuch(f"holds more than {max_json_marks:,} values of JSON in one piece")
+    if len(text) > max_json_marks:
+        marks = sum(map(text.count, "[{,:"))
+        refuse_above(marks, max_json_marks, "values of JSON in one piece")
 
 
 def shorten_name(name: str) -> str:
@@ -110,32 +116,27 @@ class Column:
     def numbers(self) -> Numbers:
         """(m,) its fields as numbers."""
         count = len(self.fields)
-        field_numbers = Numbers(
-            np.full(count, np.nan),
-            np.ones(count, bool),
-            np.zeros(count, bool),
-            np.zeros(count, bool),
-        )
+        values = np.full(count, np.nan)
+        is_given = np.ones(count, bool)
+        odd = np.zeros(count, bool)
+        per_cent = np.zeros(count, bool)
         try:
-            field_numbers.values[:] = np.fromiter(map(float, self.fields), dtype=float, count=count)
+            values = np.fromiter(map(float, self.fields), dtype=float, count=count)
         except (TypeError, ValueError, OverflowError):
-            field_numbers.values[:] = np.nan
             for field_index, field in enumerate(self.fields):
                 text = str(field).strip()
                 if text in EMPTY_TEXTS or not text.strip(RULE_MARKS):
-                    field_numbers.is_given[field_index] = False
-                    continue
-                if (truth := TRUTH_TEXTS.get(text.casefold())) is not None:
-                    field_numbers.values[field_index] = truth
-                    continue
-                field_numbers.per_cent[field_index] = text.endswith(PER_CENT)
-                try:
-                    field_numbers.values[field_index] = float(text.removesuffix(PER_CENT)) / (
-                        100 if field_numbers.per_cent[field_index] else 1
-                    )
-                except ValueError:
-                    field_numbers.odd[field_index] = True
-        return field_numbers
+                    is_given[field_index] = False
+                elif (truth := TRUTH_TEXTS.get(text.casefold())) is not None:
+                    values[field_index] = truth
+                else:
+                    unit = 100 if text.endswith(PER_CENT) else 1
+                    per_cent[field_index] = unit == 100
+                    try:
+                        values[field_index] = float(text.removesuffix(PER_CENT)) / unit
+                    except ValueError:
+                        odd[field_index] = True
+        return Numbers(values, is_given, odd, per_cent)
 
     @cached_property
     def is_truth(self) -> bool:
@@ -195,32 +196,23 @@ class Sheet:
             rows = np.arange(num_rows, num_rows + count)
             num_rows += count
             for name, fields in chunk.items():
-                if name not in rows_by_name:
-                    rows_by_name[name] = []
-                    fields_by_name[name] = []
-                is_full = None not in fields and "" not in fields
-                is_given = (
-                    None if is_full else [field is not None and field != "" for field in fields]
-                )
-                rows_by_name[name].append(rows if is_given is None else rows[is_given])
-                fields_by_name[name].extend(
-                    fields if is_given is None else compress(fields, is_given)
-                )
-            if num_rows > MAX_ROWS:
-                raise TooMuch(f"holds more than {MAX_ROWS:,} rows")
+                given_rows = rows
+                if None in fields or "" in fields:
+                    is_given = [field is not None and field != "" for field in fields]
+                    given_rows = rows[is_given]
+                    fields = list(compress(fields, is_given))
+                rows_by_name.setdefault(name, []).append(given_rows)
+                fields_by_name.setdefault(name, []).extend(fields)
+            refuse_above(num_rows, MAX_ROWS, "rows")
             refuse_wide(len(rows_by_name))
             # Such a table would be too large even if most of its fields were empty.
-            if num_rows * len(rows_by_name) > max_cells:
-                raise TooMuch(f"holds more than {max_cells:,} fields in its rows and columns")
-        max_column_name_chars = 3_000
-        if max(map(len, rows_by_name), default=0) > max_column_name_chars:
-            raise TooMuch(
-                f"holds more than {max_column_name_chars:,} characters in a column's name"
-            )
+            num_cells = num_rows * len(rows_by_name)
+            refuse_above(num_cells, max_cells, "fields in its rows and columns")
+        longest_name = max(map(len, rows_by_name), default=0)
+        refuse_above(longest_name, 3_000, "characters in a column's name")
         # Columns whose names differ only in upper and lower case.
-        max_spellings = 20
-        if max(Counter(map(str.casefold, rows_by_name)).values(), default=0) > max_spellings:
-            raise TooMuch(f"holds more than {max_spellings:,} columns of one name")
+        num_spellings = max(Counter(map(str.casefold, rows_by_name)).values(), default=0)
+        refuse_above(num_spellings, 20, "columns of one name")
         none = np.empty(0, dtype=np.int64)
         columns = {
             name: Column(np.concatenate([none, *rows_by_name[name]]), fields_by_name[name])

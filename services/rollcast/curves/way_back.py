@@ -21,8 +21,7 @@ def way_back(
         return (
             f"No checkpoint from before that peak, near step {peak}, is there "
             f"({kept_in_words(kept_checkpoints.steps)}): only another run can go back, with a "
-            "larger "
-            "trainer.keep_checkpoints."
+            "larger trainer.keep_checkpoints."
         )
     step = earlier_steps[-1]
     command = f"{kept_checkpoints.command} {step}"
@@ -30,6 +29,5 @@ def way_back(
         command = f"set model.from_step to {step} in another run, whose model.from_run is this one"
     return (
         f"Once the cause is found, go back to the checkpoint of step {step}, the last one before "
-        "that peak, near step "
-        f"{peak} ({kept_in_words(kept_checkpoints.steps)}): {command}"
+        f"that peak, near step {peak} ({kept_in_words(kept_checkpoints.steps)}): {command}"
     )

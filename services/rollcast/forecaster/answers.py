@@ -1,5 +1,6 @@
 """Answers of the HTTP API, made from snapshots."""
 
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -11,7 +12,7 @@ from rollcast.curves.answer import (
     compute_to_target,
     law_as_json,
     law_of_run,
-    verdict_as_json,
+    state_as_json,
 )
 from rollcast.curves.evaluations import TrainerStatus
 from rollcast.curves.run_forecast import QUANTILES, RunForecast
@@ -35,7 +36,7 @@ from rollcast.forecaster.schema import (
     Trace,
 )
 from rollcast.recipe.group_signal import came_back_in_words
-from rollcast.scaling.decisions.verdict import VerdictKind
+from rollcast.scaling.decisions.verdict import Verdict, VerdictKind
 from rollcast.scaling.law.baselines import power_law
 from rollcast.scaling.law.curve import Array
 
@@ -61,27 +62,20 @@ def forecast_answer(item: RunForecast) -> ForecastAnswer:
 
 
 def _forecast_answer(item: RunForecast) -> ForecastAnswer:
-    forecast = item.forecast
     newest = item.newest
+    answer = state_as_json(item) | law_fields(law_of_run(item))
+    answer["pass_rate"] = newest.pass_rate
     return ForecastAnswer(
+        **answer,
         run=item.name,
         dataset=newest.dataset,
+        step=newest.step,
         sequence=item.sequence,
         updated_at=item.updated_at,
-        num_points=len(item.evaluations),
-        num_at_start=item.num_at_start,
         num_lost=item.num_lost,
         num_incomplete=item.num_incomplete,
-        excluded=forecast.excluded,
-        **verdict_as_json(forecast.verdict),
         advice=AdviceAnswer(**item.advice().to_dict()),
-        unit=item.unit,
-        step=newest.step,
-        compute=newest.compute,
-        pass_rate=newest.pass_rate,
-        **law_fields(law_of_run(item)),
         end=None if item.end is None or not item.has_forecast else _end(item, item.end),
-        fitted_on=item.fitted_on,
     )
 
 
@@ -94,28 +88,30 @@ def _end(item: RunForecast, compute: float) -> End:
 
 
 def predictions(item: RunForecast, compute: list[float]) -> list[Prediction]:
-    verdict = item.forecast.verdict
-    laws = item.law(compute) if verdict.is_described else None
-    readings = item.reading(compute) if verdict.has_predictions else unknown_readings(compute)
-    return prediction_list(compute, readings, laws)
+    return prediction_list(compute, item.forecast.verdict, item.reading, item.law)
 
 
-def unknown_readings(compute: list[float]) -> Array:
-    """(5, m) quantiles of which none is known, at the m values of `compute`."""
-    return np.full((len(QUANTILES), len(compute)), np.nan)
+def prediction_list(
+    compute: list[float],
+    verdict: Verdict,
+    reading: Callable[[list[float]], Array],
+    law: Callable[[list[float]], Array],
+) -> list[Prediction]:
+    """The predictions at `compute` (m,), for which `reading` and `law` return (5, m) quantiles.
 
-
-def prediction_list(compute: list[float], readings: Array, laws: Array | None) -> list[Prediction]:
-    """`readings` and `laws`: (5, m) at the m values of `compute`; no `laws` if no law describes the
-    curve.
+    Each is called only if the verdict allows its answer.
     """
+    if not compute:
+        return []
+    laws: list[Interval | None] = [None] * len(compute)
+    if verdict.is_described:
+        laws = [quantiles(values) for values in law(compute).T]
+    readings = np.full((len(QUANTILES), len(compute)), np.nan)
+    if verdict.has_predictions:
+        readings = reading(compute)
     return [
-        Prediction(
-            compute=value,
-            reading=quantiles(readings[:, index]),
-            law=None if laws is None else quantiles(laws[:, index]),
-        )
-        for index, value in enumerate(compute)
+        Prediction(compute=at, reading=quantiles(values), law=law_at)
+        for at, values, law_at in zip(compute, readings.T, laws, strict=True)
     ]
 
 
@@ -221,5 +217,4 @@ def status_answer(
 
 def bands(rows: Array) -> dict[str, list[float]]:
     """`rows`: (5, m), one row for each quantile."""
-    q05, q25, q50, q75, q95 = (row.tolist() for row in rows)
-    return {"q05": q05, "q25": q25, "q50": q50, "q75": q75, "q95": q95}
+    return dict(zip(("q05", "q25", "q50", "q75", "q95"), rows.tolist(), strict=True))

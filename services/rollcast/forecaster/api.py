@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from importlib import resources
 from typing import Annotated
 
-from fastapi import APIRouter, Body, FastAPI, HTTPException
+from fastapi import Body, FastAPI, HTTPException
 from fastapi.responses import PlainTextResponse, Response
 
 from rollcast.connections.http import METRICS_CONTENT_TYPE, always_alive
@@ -70,19 +70,21 @@ def build_application(
     application.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES)
     add_refusals(application)
     application.include_router(query_router(board))
-    application.include_router(_page_router())
-    application.include_router(_health_router(board, metrics, alive))
+    for path, (name, media_type) in _PAGE_FILES.items():
+        application.add_api_route(path, _page_file(name, media_type), include_in_schema=False)
+    _add_health(application, board, metrics, alive)
     application.include_router(RunApi(board, history, engine, tail).router())
-    application.include_router(_fit_router())
+    _add_fit(application)
     return application
 
 
-def _health_router(
-    board: Board, metrics: ForecastMetrics, alive: Callable[[], tuple[bool, str]]
-) -> APIRouter:
-    router = APIRouter()
-
-    @router.get(
+def _add_health(
+    application: FastAPI,
+    board: Board,
+    metrics: ForecastMetrics,
+    alive: Callable[[], tuple[bool, str]],
+) -> None:
+    @application.get(
         "/healthz", response_class=PlainTextResponse, responses={503: {"description": "It hangs"}}
     )
     def healthz() -> Response:
@@ -90,7 +92,7 @@ def _health_router(
         is_alive, reason = alive()
         return PlainTextResponse(reason + "\n", status_code=200 if is_alive else 503)
 
-    @router.get("/readyz", response_class=PlainTextResponse)
+    @application.get("/readyz", response_class=PlainTextResponse)
     def readyz() -> str:
         """Ready as soon as it serves.
 
@@ -99,20 +101,17 @@ def _health_router(
         source = board.source
         return "ok\n" if source.up else f"ok, but the source is away: {source.message}\n"
 
-    @router.get("/metrics", response_class=PlainTextResponse)
+    @application.get("/metrics", response_class=PlainTextResponse)
     def metrics_page() -> Response:
         """The forecasts as Prometheus metrics."""
         return Response(metrics.render(), media_type=METRICS_CONTENT_TYPE)
 
-    return router
 
-
-def _fit_router() -> APIRouter:
-    router = APIRouter()
+def _add_fit(application: FastAPI) -> None:
     # Fits take a core each, and refits of the runs need theirs
     fits = threading.BoundedSemaphore(4)
 
-    @router.post("/api/fit", responses=refusals(400, 413, 422, 429))
+    @application.post("/api/fit", responses=refusals(400, 413, 422, 429))
     def fit(request: Annotated[FitRequest, Body()]) -> FitAnswer:
         """Forecast a curve of one's own."""
         # How long a fit waits for one of the others to end before it is refused
@@ -125,18 +124,9 @@ def _fit_router() -> APIRouter:
         finally:
             fits.release()
 
-    return router
-
-
-def _page_router() -> APIRouter:
-    """The files of the live page, read once and served as they are."""
-    router = APIRouter()
-    for path, (name, media_type) in _PAGE_FILES.items():
-        router.add_api_route(path, _page_file(name, media_type), include_in_schema=False)
-    return router
-
 
 def _page_file(name: str, media_type: str) -> Callable[[], Awaitable[Response]]:
+    """A file of the live page, read once and served as it is."""
     content = resources.files("rollcast.forecaster").joinpath("page", *name.split("/")).read_bytes()
 
     async def serve() -> Response:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -20,7 +21,6 @@ from rollcast.curves.evaluations import (
     EvaluationLog,
     Origin,
     Reading,
-    TrainerStatus,
 )
 from rollcast.curves.run_forecast import (
     RunBudget,
@@ -89,26 +89,17 @@ class ForecastEngine:
         Evaluations of a pushed run are refused: a source would count in another unit.
         """
         with self._turn:
-            mixed = [item for item in reading.evaluations if item.run in self._pushed]
-            for evaluation in mixed:
-                self._refuse(evaluation, "run_is_pushed")
-            if mixed or (reading.starts.keys() | reading.replaced_runs) & self._pushed.keys():
-                source_evaluations = [
-                    item for item in reading.evaluations if item.run not in self._pushed
-                ]
-                starts = {
-                    run: first_steps
-                    for run, first_steps in reading.starts.items()
-                    if run not in self._pushed
-                }
-                replaced_runs = reading.replaced_runs - self._pushed.keys()
-                reading = replace(
-                    reading,
-                    evaluations=source_evaluations,
-                    starts=starts,
-                    replaced_runs=replaced_runs,
-                )
-            return self._take_reading(reading)
+            pushed = self._pushed.keys()
+            for evaluation in reading.evaluations:
+                if evaluation.run in pushed:
+                    self._refuse(evaluation, "run_is_pushed")
+            source_reading = replace(
+                reading,
+                evaluations=[item for item in reading.evaluations if item.run not in pushed],
+                starts={run: reading.starts[run] for run in reading.starts if run not in pushed},
+                replaced_runs=reading.replaced_runs - pushed,
+            )
+            return self._take_reading(source_reading)
 
     def push(self, run: PushedRun, evaluations: list[CurvePoint]) -> int:
         """Take evaluations of a run that its trainer pushes; returns how many were new.
@@ -133,11 +124,11 @@ class ForecastEngine:
                 )
             elif run.budget is None:
                 run = known_run
-            if run != known_run:
-                self._records.write(lambda: self._history.add_pushed(run))
             self._pushed[run.name] = run
-            changed = {run.name} if run != known_run else set()
-            return self._take_reading(Reading(evaluations=evaluations), also_refit=changed)
+            if run == known_run:
+                return self._take_reading(Reading(evaluations))
+            self._records.write(lambda: self._history.add_pushed(run))
+            return self._take_reading(Reading(evaluations), also_refit={run.name})
         finally:
             self._turn.release()
 
@@ -165,44 +156,27 @@ class ForecastEngine:
             if not self._is_full_rewrite(reading, run):
                 self._forget(run)
         changed = {name for name in also_refit if name in self._logs}
-        changed |= self._take_starts(reading.starts)
-        changed |= self._take_origins(reading.origins)
-        changed |= self._take_statuses(reading.status)
+        changed |= self._take_terms(reading)
         fresh = self._take_evaluations(reading.evaluations)
         changed |= {self._names[evaluation.run, evaluation.dataset] for evaluation in fresh}
         self._update(changed, fresh)
         return len(fresh)
 
-    def _take_starts(self, starts: Mapping[str, dict[int, int]]) -> set[str]:
-        """`starts`: by run, the first step of each incarnation.
-
-        Returns the names of the runs that this changes.
+    def _take_terms(self, reading: Reading) -> set[str]:
+        """Returns the names of the curves to which a start, another unit or another budget is
+        new.
         """
         changed: set[str] = set()
-        for run, first_steps in starts.items():
+        for run, first_steps in reading.starts.items():
             if first_steps.items() - self._starts.get(run, {}).items():
                 self._starts.setdefault(run, {}).update(first_steps)
-                self._records.write(
-                    lambda run=run, added_steps=first_steps: self._history.add_starts(
-                        run, added_steps
-                    )
-                )
+                self._records.write(partial(self._history.add_starts, run, first_steps))
                 changed |= self._find_curve_names(run)
-        return changed
-
-    def _take_origins(self, origins: Mapping[str, Origin]) -> set[str]:
-        """Returns the names of the runs whose unit changes."""
-        changed: set[str] = set()
-        for run, origin in origins.items():
+        for run, origin in reading.origins.items():
             if origin.unit != self._origins.get(run, OWN).unit:
                 changed |= self._find_curve_names(run)
             self._origins[run] = origin
-        return changed
-
-    def _take_statuses(self, statuses: Mapping[str, TrainerStatus]) -> set[str]:
-        """Returns the names of the runs whose budget changes."""
-        changed: set[str] = set()
-        for run, status in statuses.items():
+        for run, status in reading.status.items():
             self._board.note_status(run, status)
             budget = RunBudget(status.budget_steps, status.budget_device_hours)
             if budget != RunBudget() and budget != self._budgets.get(run):
@@ -314,6 +288,7 @@ class ForecastEngine:
         origin = self._origins.get(run, OWN) if pushed is None else pushed.origin
         budget = self._budget(run, origin.unit)
         terms = self._terms.get(run, NO_TERMS)
+        read_checkpoints = self._checkpoint_readers.get(run)
         self._records.replay(name, surviving, budget, new, max_replays)
         self._sequence += 1
         forecast = forecast_run(
@@ -329,9 +304,7 @@ class ForecastEngine:
             price=terms.price,
             last_advice=self._records.last_advice(name, len(surviving)),
             end_reason=self._end_reasons.get(run),
-            kept_checkpoints=self._checkpoint_readers[run]()
-            if run in self._checkpoint_readers
-            else None,
+            kept_checkpoints=None if read_checkpoints is None else read_checkpoints(),
         )
         if forecast is None:
             return
@@ -341,15 +314,14 @@ class ForecastEngine:
         if id(surviving[-1]) in new:
             self._records.keep_forecast(forecast, outlook, replayed=False)
             law = law_of_run(forecast, MEDIAN_AND_90)
+            asymptote = None if law is None else [round(item, 3) for item in bare(law.asymptote)]
             log.info(
                 "forecast",
                 run=name,
                 points=len(surviving),
                 incomplete=curve_selection.num_incomplete,
                 verdict=str(forecast.forecast.verdict.kind),
-                asymptote=None
-                if law is None
-                else [round(value, 3) for value in bare(law.asymptote)],
+                asymptote=asymptote,
             )
         self._board.publish(forecast)
 

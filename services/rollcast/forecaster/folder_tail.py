@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from rollcast.runfolder import files
+from rollcast.runfolder.record_file import newest_lines
 from rollcast.runfolder.records import Record, StepRecord, parse
 from rollcast.runfolder.samples import SamplesRecord
 
@@ -44,15 +45,7 @@ def _newest_first(path: Path, kind: type[Record], max_bytes: int) -> Iterator[Re
     """Records of whole lines in the last `max_bytes` bytes; lines
     that are no records are left out.
     """
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - max_bytes))
-            lines = file.read(max_bytes).split(b"\n")
-    except OSError:
-        return
-    is_first_cut = size > max_bytes
-    for line in reversed(lines[int(is_first_cut) : -1]):
+    for line in newest_lines(path, max_bytes):
         try:
             yield parse(line, kind)
         except ValueError:

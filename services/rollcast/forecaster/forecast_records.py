@@ -5,7 +5,7 @@ goes on.
 """
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from rollcast.curves.evaluations import CurvePoint
 from rollcast.curves.run_forecast import (
@@ -45,12 +45,11 @@ class ForecastRecords:
 
     def last_advice(self, name: str, num_points: int) -> EarlierAdvice | None:
         """The advice on the same terms before the newest of `num_points` evaluations."""
-        earlier_advice = self._advice.get(name)
-        if earlier_advice is None or earlier_advice.num_points > num_points:
+        earlier = self._advice.get(name)
+        if earlier is None or earlier.num_points > num_points:
             return None
-        return EarlierAdvice.after(
-            earlier_advice.kind, earlier_advice.evaluations, num_points - earlier_advice.num_points
-        )
+        points_since = num_points - earlier.num_points
+        return EarlierAdvice.after(earlier.kind, earlier.evaluations, points_since)
 
     def keep_advice(self, forecast: RunForecast) -> None:
         advice = forecast.advice()
@@ -130,9 +129,8 @@ class ForecastRecords:
         )
         self.write(lambda: self._history.add_forecast(past))
 
-    def write(self, action: object) -> None:
+    def write(self, action: Callable[[], None]) -> None:
         """Calls `action`, which writes to the history."""
-        assert callable(action)
         try:
             action()
         except sqlite3.Error as error:

@@ -8,9 +8,10 @@ is raised to the caller, who counts it: the forecast itself never waits for the 
 import json
 import sqlite3
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import Any
 
 from rollcast.config.access_modes import FOLDER_MODE
 from rollcast.config.errors import UserError
@@ -37,6 +38,8 @@ CREATE INDEX IF NOT EXISTS forecasts_by_name ON forecasts (name, id);
 CREATE TABLE IF NOT EXISTS advice (
   name TEXT PRIMARY KEY, num_points INTEGER, kind TEXT, evaluations INTEGER);
 """
+_JSON_COLUMNS = ("asymptote", "headroom", "end_reading")
+"""Quantiles of a forecast, each a list in one field."""
 log = get_logger()
 
 
@@ -102,69 +105,40 @@ class History:
         """Evaluations in the order of their time, incarnation starts by run,
         metric grids by name.
         """
-        with self._lock:
-            rows = self._connection.execute(
-                "SELECT * FROM evaluations ORDER BY at, incarnation, step"
-            ).fetchall()
-            starts: dict[str, dict[int, int]] = {}
-            for run, incarnation, step in self._connection.execute(
-                "SELECT run, incarnation, step FROM starts"
-            ):
-                starts.setdefault(run, {})[incarnation] = step
-            grids = {
-                name: tuple(json.loads(text))
-                for name, text in self._connection.execute("SELECT name, compute FROM grids")
-            }
+        rows = self._rows("SELECT * FROM evaluations ORDER BY at, incarnation, step")
+        starts: dict[str, dict[int, int]] = {}
+        for run, incarnation, step in self._rows("SELECT run, incarnation, step FROM starts"):
+            starts.setdefault(run, {})[incarnation] = step
+        grid_rows = self._rows("SELECT name, compute FROM grids")
+        grids = {name: tuple(json.loads(text)) for name, text in grid_rows}
         return [CurvePoint(*row) for row in rows], starts, grids
 
     def add_evaluations(self, evaluations: list[CurvePoint]) -> None:
-        with self._lock, self._connection:
-            self._connection.executemany(
-                "INSERT OR IGNORE INTO evaluations VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-                [astuple(evaluation) for evaluation in evaluations],
-            )
+        command = "INSERT OR IGNORE INTO evaluations VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+        self._write(command, map(astuple, evaluations))
 
     def add_starts(self, run: str, starts: dict[int, int]) -> None:
-        with self._lock, self._connection:
-            self._connection.executemany(
-                "INSERT OR REPLACE INTO starts VALUES (?,?,?)",
-                [(run, number, step) for number, step in starts.items()],
-            )
+        rows = ((run, incarnation, step) for incarnation, step in starts.items())
+        self._write("INSERT OR REPLACE INTO starts VALUES (?,?,?)", rows)
 
     def load_pushed_runs(self) -> list[PushedRun]:
         """The runs that trainers pushed."""
-        with self._lock:
-            rows = self._connection.execute("SELECT run, unit, budget FROM pushed").fetchall()
-        return [PushedRun(*row) for row in rows]
+        return [PushedRun(*row) for row in self._rows("SELECT run, unit, budget FROM pushed")]
 
     def add_pushed(self, run: PushedRun) -> None:
-        with self._lock, self._connection:
-            self._connection.execute(
-                "INSERT OR REPLACE INTO pushed VALUES (?,?,?)", (run.name, run.unit, run.budget)
-            )
+        self._write("INSERT OR REPLACE INTO pushed VALUES (?,?,?)", [astuple(run)])
 
     def add_grid(self, name: str, compute: tuple[float, ...]) -> None:
-        with self._lock, self._connection:
-            self._connection.execute(
-                "INSERT OR REPLACE INTO grids VALUES (?,?)", (name, json.dumps(compute))
-            )
+        self._write("INSERT OR REPLACE INTO grids VALUES (?,?)", [(name, json.dumps(compute))])
 
     def add_forecast(self, past: KeptForecast) -> None:
         """Keep one forecast; `past.id` is given by the file."""
-        row = (
-            past.name,
-            past.made_at,
-            int(past.replayed),
-            past.num_points,
-            past.compute,
-            past.pass_rate,
-            past.verdict,
-            _as_json(past.asymptote),
-            _as_json(past.headroom),
-            past.end_compute,
-            _as_json(past.end_reading),
-            json.dumps([[round(value, 5) for value in values] for values in past.band]),
+        _, *row = (
+            json.dumps(value) if name in _JSON_COLUMNS and value is not None else value
+            for name, value in vars(past).items()
         )
+        # A band is kept to five digits.
+        row[-1] = json.dumps([[round(value, 5) for value in values] for values in past.band])
         with self._lock, self._connection:
             self._connection.execute((f"INSERT INTO forecasts VALUES (NULL{',?' * 12})"), row)  # noqa: S608
             (count,) = self._connection.execute(
@@ -172,26 +146,19 @@ class History:
             ).fetchone()
             if count > MAX_FORECASTS:
                 self._connection.execute(
-                    "DELETE FROM forecasts WHERE id IN (SELECT id FROM ("
-                    "SELECT id, ROW_NUMBER() OVER (ORDER BY id) AS place FROM forecasts WHERE name "
-                    "= ?"
-                    ") WHERE place <= ? AND place % 2 = 0)",
+                    "DELETE FROM forecasts WHERE id IN (SELECT id FROM (SELECT id, ROW_NUMBER() "
+                    "OVER (ORDER BY id) AS place FROM forecasts WHERE name = ?) WHERE place <= ? "
+                    "AND place % 2 = 0)",
                     (past.name, MAX_FORECASTS // 2),
                 )
 
     def keep_advice(self, advice: KeptAdvice) -> None:
         """Take the place of the run's last advice."""
-        with self._lock, self._connection:
-            self._connection.execute(
-                "INSERT OR REPLACE INTO advice VALUES (?,?,?,?)", astuple(advice)
-            )
+        self._write("INSERT OR REPLACE INTO advice VALUES (?,?,?,?)", [astuple(advice)])
 
     def advice(self) -> list[KeptAdvice]:
         """The newest advice on every run."""
-        with self._lock:
-            rows = self._connection.execute(
-                "SELECT name, num_points, kind, evaluations FROM advice"
-            ).fetchall()
+        rows = self._rows("SELECT name, num_points, kind, evaluations FROM advice")
         return [KeptAdvice(*row) for row in rows]
 
     def forecasts(self, name: str) -> list[KeptForecast]:
@@ -207,10 +174,17 @@ class History:
         return next(iter(self._forecasts("name = ? AND id = ?", name, forecast_id)), None)
 
     def _forecasts(self, condition: str, *values: str | float) -> list[KeptForecast]:
-        with self._lock:
-            query = f"SELECT * FROM forecasts WHERE {condition}"  # noqa: S608
-            rows = self._connection.execute(query, values).fetchall()
+        rows = self._rows(f"SELECT * FROM forecasts WHERE {condition}", *values)  # noqa: S608
         return [_from_row(row) for row in rows]
+
+    def _rows(self, query: str, *values: str | float) -> list[sqlite3.Row]:
+        with self._lock:
+            return self._connection.execute(query, values).fetchall()
+
+    def _write(self, command: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Execute a command for each row, all or none."""
+        with self._lock, self._connection:
+            self._connection.executemany(command, rows)
 
     def forget(self, run: str, names: Collection[str]) -> None:
         """The evaluations of the run and the forecasts made of them.
@@ -229,13 +203,9 @@ class History:
             self._connection.close()
 
 
-def _as_json(values: tuple[float, ...] | None) -> str | None:
-    return None if values is None else json.dumps(values)
-
-
 def _from_row(row: sqlite3.Row) -> KeptForecast:
     values = dict(row)
-    for name in ("asymptote", "headroom", "end_reading"):
+    for name in _JSON_COLUMNS:
         values[name] = None if values[name] is None else tuple(json.loads(values[name]))
     values["band"] = tuple(tuple(quantiles) for quantiles in json.loads(values["band"]))
     values["replayed"] = bool(values["replayed"])

@@ -112,11 +112,8 @@ class ForecastMetrics(Collector):
         self._metrics_by_run = {**self._metrics_by_run, forecast.name: run_metrics}
 
     def forget(self, names: Collection[str]) -> None:
-        self._metrics_by_run = {
-            name: run_metrics
-            for name, run_metrics in self._metrics_by_run.items()
-            if name not in names
-        }
+        kept = (item for item in self._metrics_by_run.items() if item[0] not in names)
+        self._metrics_by_run = dict(kept)
 
     def count_skipped(self, reason: str, count: int) -> None:
         if count:

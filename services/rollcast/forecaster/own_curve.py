@@ -1,6 +1,7 @@
 """Fit a curve that a caller sends."""
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -8,8 +9,8 @@ from rollcast.curves.answer import law_of_curve, verdict_as_json
 from rollcast.curves.axis import known_truncation
 from rollcast.curves.evaluations import MIN_COMPUTE, known_error
 from rollcast.curves.run_forecast import QUANTILES
-from rollcast.forecaster.answers import law_fields, prediction_list, unknown_readings
-from rollcast.forecaster.schema import FitAnswer, FitRequest, Prediction
+from rollcast.forecaster.answers import law_fields, prediction_list
+from rollcast.forecaster.schema import FitAnswer, FitRequest
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.decisions.forecast import Forecast
 from rollcast.scaling.law.curve import Curve
@@ -30,18 +31,13 @@ def fit_request(request: FitRequest) -> Forecast:
             f"points: compute {smallest_compute:g} is too small to have been measured; check its "
             "unit, device-hours"
         )
+    # None becomes nan.
+    truncation = np.array([point.truncation_ratio for point in points], dtype=float)
     curve = Curve.from_points(
         [point.compute for point in points],
         [point.pass_rate for point in points],
         [known_error(point.standard_error) or math.nan for point in points],
-        truncation_ratio=known_truncation(
-            np.array(
-                [
-                    math.nan if point.truncation_ratio is None else point.truncation_ratio
-                    for point in points
-                ]
-            )
-        ),
+        truncation_ratio=known_truncation(truncation),
         name="points",
     )
     options = FitOptions(
@@ -66,18 +62,10 @@ def fit_answer(request: FitRequest) -> FitAnswer:
         excluded=forecast.excluded,
         **verdict_as_json(forecast.verdict),
         **law_fields(law_of_curve(forecast)),
-        predictions=_predictions(forecast, request.predict),
+        predictions=prediction_list(
+            request.predict,
+            forecast.verdict,
+            partial(forecast.predictive, quantiles=QUANTILES),
+            partial(forecast.pass_rate, quantiles=QUANTILES),
+        ),
     )
-
-
-def _predictions(forecast: Forecast, compute: list[float]) -> list[Prediction]:
-    if not compute:
-        return []
-    verdict = forecast.verdict
-    laws = forecast.pass_rate(compute, QUANTILES) if verdict.is_described else None
-    readings = (
-        forecast.predictive(compute, QUANTILES)
-        if verdict.has_predictions
-        else unknown_readings(compute)
-    )
-    return prediction_list(compute, readings, laws)

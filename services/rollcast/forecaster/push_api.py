@@ -122,23 +122,13 @@ def push_router(engine: ForecastEngine, board: Board, token: str | None) -> APIR
 
 def _evaluation(run: str, unit: str, point: PushPoint) -> CurvePoint:
     """Raises ValueError: a value is out of bounds."""
-    pushed = CurvePoint(
-        run=run,
-        dataset="",
-        incarnation=point.incarnation,
-        step=point.step,
-        pass_rate=point.pass_rate,
-        compute=float(point.step) if point.compute is None else point.compute,
-        standard_error=point.standard_error,
-        trained_tokens=None,
-        samples=None,
-        at=time.time(),
-        truncation_ratio=point.truncation_ratio,
-        # Nothing starts up in steps or tokens. A first interval that is longer is one, as in a
-        # file.
-        start_up=None if unit in TIME_UNITS else 0.0,
-    )
-    return validate_evaluation(pushed)
+    values = point.model_dump()
+    if point.compute is None:
+        values["compute"] = float(point.step)
+    # Nothing starts up in steps or tokens. A first interval that is longer is one, as in a file.
+    values["start_up"] = None if unit in TIME_UNITS else 0.0
+    values |= dict.fromkeys(("trained_tokens", "samples"))
+    return validate_evaluation(CurvePoint(run, "", at=time.time(), **values))
 
 
 def _check_name(run: str) -> None:

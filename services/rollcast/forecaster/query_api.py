@@ -23,7 +23,7 @@ from rollcast.forecaster.board import Board
 from rollcast.forecaster.selector import Selector, parse_selector
 from rollcast.forecaster.timeline import readings_over_time, timeline
 from rollcast.scaling.law.curve import Array
-from rollcast.telemetry import forecaster_metrics
+from rollcast.telemetry.forecaster_metrics import TIMELINE_DEVICE_HOURS, TIMELINE_PASS_RATE
 
 MAX_POINTS = 11_000
 MAX_RUNS = 20
@@ -52,13 +52,8 @@ def query_router(board: Board) -> APIRouter:
     def add(path: str, answer: Callable[[Board, Form], Any]) -> None:
         async def serve(request: Request) -> Response:
             try:
-                form = await _form(request)
-                return JSONResponse(
-                    {
-                        "status": "success",
-                        "data": await run_in_threadpool(answer, board, form | _path(request)),
-                    }
-                )
+                data = await run_in_threadpool(answer, board, await _form(request))
+                return JSONResponse({"status": "success", "data": data})
             except ValueError as error:
                 return refusal(str(error))
 
@@ -91,7 +86,7 @@ def refusal(sentence: str, status: int = 400, headers: Mapping[str, str] | None 
     )
 
 
-_METRICS = (forecaster_metrics.TIMELINE_PASS_RATE, forecaster_metrics.TIMELINE_DEVICE_HOURS)
+_METRICS = (TIMELINE_PASS_RATE, TIMELINE_DEVICE_HOURS)
 
 
 def _query(board: Board, form: Form) -> Any:
@@ -100,14 +95,9 @@ def _query(board: Board, form: Form) -> Any:
     if _HEALTH.fullmatch(query):
         return {"resultType": "scalar", "result": [at, "2"]}
     rows = _evaluate(board, parse_selector(query), np.array([at]))
-    return {
-        "resultType": "vector",
-        "result": [
-            {"metric": labels, "value": [at, repr(float(v[0]))]}
-            for labels, v in rows
-            if math.isfinite(v[0])
-        ],
-    }
+    known = ((labels, float(values[0])) for labels, values in rows if math.isfinite(values[0]))
+    result = [{"metric": labels, "value": [at, repr(value)]} for labels, value in known]
+    return {"resultType": "vector", "result": result}
 
 
 def _query_range(board: Board, form: Form) -> Any:
@@ -168,12 +158,9 @@ def _all(board: Board) -> list[Labels]:
 
 def _labels(forecast: RunForecast) -> Iterator[Labels]:
     for quantile in QUANTILES:
-        yield {
-            "__name__": forecaster_metrics.TIMELINE_PASS_RATE.name,
-            "run": forecast.name,
-            "quantile": f"{quantile:g}",
-        }
-    yield {"__name__": forecaster_metrics.TIMELINE_DEVICE_HOURS.name, "run": forecast.name}
+        name = TIMELINE_PASS_RATE.name
+        yield {"__name__": name, "run": forecast.name, "quantile": f"{quantile:g}"}
+    yield {"__name__": TIMELINE_DEVICE_HOURS.name, "run": forecast.name}
 
 
 def _evaluate(board: Board, selector: Selector, times: Array) -> list[tuple[Labels, Array]]:
@@ -206,11 +193,8 @@ async def _form(request: Request) -> Form:
     query = request.url.query
     if request.method == "POST":
         query += "&" + (await request.body()).decode("utf-8", errors="replace")
-    return parse_qs(query, max_num_fields=100)
-
-
-def _path(request: Request) -> Form:
-    return {name: [str(value)] for name, value in request.path_params.items()}
+    in_path = {name: [str(value)] for name, value in request.path_params.items()}
+    return parse_qs(query, max_num_fields=100) | in_path
 
 
 def _one(form: Form, name: str, default: str | None = None) -> str:

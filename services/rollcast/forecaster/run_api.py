@@ -99,15 +99,11 @@ class RunApi:
         """Every run's newest forecast, and whether the source answers; on request, as soon as that
         has changed.
         """
-        version = (
-            self._board.version
-        )  # read first: a change in between is reported twice, never missed
-        return schema.RunsAnswer(
-            source=self._board.source,
-            now=time.time(),
-            version=version,
-            runs=[answers.forecast_answer(item) for item in self._board.all()],
-        )
+        # Read first: a change in between is reported twice, never missed.
+        version = self._board.version
+        source = self._board.source
+        runs = [answers.forecast_answer(item) for item in self._board.all()]
+        return schema.RunsAnswer(source=source, now=time.time(), version=version, runs=runs)
 
     def forecast(self, run: RunName) -> schema.ForecastAnswer:
         """The newest forecast of a run."""
@@ -168,10 +164,9 @@ class RunApi:
                 404, f"forecast {forecast_id} of run {item.name!r} is not kept (any more)"
             )
         grid = self._engine.grid(item.name) if entry.band else ()
-        bands = answers.bands(np.array(entry.band) if entry.band else np.empty((len(QUANTILES), 0)))
-        return schema.PastCurveAnswer(
-            forecast=answers.past_answer(entry), compute=list(grid), **bands
-        )
+        bands = answers.bands(np.array(entry.band).reshape(len(QUANTILES), -1))
+        past = answers.past_answer(entry)
+        return schema.PastCurveAnswer(forecast=past, compute=list(grid), **bands)
 
     def status(self, run: RunName) -> schema.StatusAnswer:
         """Staleness, truncation and step, as the run's trainer reports them."""

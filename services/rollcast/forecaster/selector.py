@@ -13,7 +13,9 @@ _NAME = re.compile(r"\s*([a-zA-Z_:][a-zA-Z0-9_:]*)")
 _MATCHER = re.compile(
     r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\')\s*'
 )
-_TOKEN = re.compile(r"\\(.)|(\.[*+]?)|([\[\](){}*+?^$.])|([^\\\[\](){}*+?^$.]+)", re.DOTALL)
+_WILDCARD = re.compile(r"\\.|(\.[*+])", re.DOTALL)
+_LITERALS_AND_WILDCARDS = re.compile(r"(?:\\.|\.[*+]?|[^\\\[\](){}*+?^$.])*", re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -78,37 +80,20 @@ def parse_selector(text: str) -> Selector:
 
 
 def _unquote(quoted: str) -> str:
-    return re.sub(
-        r"\\(.)",
-        lambda escape: "\n" if escape[1] == "n" else escape[1],
-        quoted[1:-1],
-        flags=re.DOTALL,
-    )
+    return _ESCAPED.sub(lambda escape: "\n" if escape[1] == "n" else escape[1], quoted[1:-1])
 
 
 def _pattern(text: str, is_regex: bool) -> re.Pattern[str]:
     if not is_regex:
         return re.compile(re.escape(text))
-    position = 0
-    parts = []
-    wildcards = 0
     if text.startswith("(") and text.endswith(")") and "(" not in text[1:]:
         text = text[1:-1]
-    while position < len(text):
-        token_match = _TOKEN.match(text, position)
-        if not token_match or token_match[3]:
-            raise ValueError(
-                f"regular expression {text[:60]!r}: only text, |, .* and .+ are understood here"
-            )
-        if token_match[2]:
-            wildcards += len(token_match[2]) > 1
-            parts.append(token_match[2])
-        elif token_match[1]:
-            parts.append(re.escape(token_match[1]))
-        else:
-            parts.append("|".join(re.escape(piece) for piece in token_match[4].split("|")))
-        position = token_match.end()
+    if not _LITERALS_AND_WILDCARDS.fullmatch(text):
+        raise ValueError(
+            f"regular expression {text[:60]!r}: only text, |, .* and .+ are understood here"
+        )
     max_wildcards = 4
-    if wildcards > max_wildcards:
+    if len(list(filter(None, _WILDCARD.findall(text)))) > max_wildcards:
         raise ValueError(f"regular expression {text[:60]!r}: more than {max_wildcards} wildcards")
-    return re.compile("".join(parts), re.DOTALL)
+    # An escaped letter is that letter here, and no class of characters.
+    return re.compile(_ESCAPED.sub(lambda escape: re.escape(escape[1]), text), re.DOTALL)

@@ -73,8 +73,8 @@ def make_evaluation_entry(record: EvaluationRecord) -> Entry:
 
 def _name_environment_metrics(metrics: EnvironmentMetrics) -> dict[str, float]:
     return {
-        f"environment/{environment}/{name}": value
-        for environment, named in metrics.items()
+        f"environment/{kind}/{name}": value
+        for kind, named in metrics.items()
         for name, value in named.items()
     }
 

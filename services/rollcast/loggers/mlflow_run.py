@@ -37,20 +37,14 @@ class MlflowRun:
         if self.run_id is not None:
             self._client.update_run(self.run_id, status="RUNNING")
             return
-        known_experiment = self._client.get_experiment_by_name(self.log.experiment)
-        experiment = (
-            known_experiment.experiment_id
-            if known_experiment
-            else self._client.create_experiment(self.log.experiment)
-        )
+        name = self.log.experiment
+        known = self._client.get_experiment_by_name(name)
+        experiment = known.experiment_id if known else self._client.create_experiment(name)
         self.run_id = str(self._client.create_run(experiment, run_name=self.name).info.run_id)
-        # MLflow's bound
+        # MLflow's bounds: of a text, and of the parameters in a request
         params = [Param(name, text[:500]) for name, text in flat(self.settings)]
-        max_params_per_request = 100
-        for start in range(0, len(params), max_params_per_request):
-            self._client.log_batch(
-                self.run_id, params=params[start : start + max_params_per_request]
-            )
+        for start in range(0, len(params), 100):
+            self._client.log_batch(self.run_id, params=params[start : start + 100])
 
     def write(self, entries: Sequence[Entry]) -> None:
         try:
@@ -70,16 +64,14 @@ class MlflowRun:
         texts = {name: text for entry in entries for name, text in entry.texts.items()}
         # MLflow's bound
         tags = [RunTag(_key(name), text[:5_000]) for name, text in texts.items()]
-        max_metrics_per_request = 1_000
-        for start in range(0, max(len(metrics), 1), max_metrics_per_request):
-            self._client.log_batch(
-                self.run_id, metrics=metrics[start : start + max_metrics_per_request], tags=tags
-            )
+        # The same for metrics in a request
+        for start in range(0, max(len(metrics), 1), 1_000):
+            batch = metrics[start : start + 1_000]
+            self._client.log_batch(self.run_id, metrics=batch, tags=tags)
         for entry in entries:
             if entry.samples:
-                file = (
-                    f"samples/{_key(entry.samples_of).replace('/', '_')}/step-{entry.step:06d}.md"
-                )
+                folder = _key(entry.samples_of).replace("/", "_")
+                file = f"samples/{folder}/step-{entry.step:06d}.md"
                 self._client.log_text(self.run_id, "\n".join(as_table(entry.samples)), file)
 
     def close(self) -> None:

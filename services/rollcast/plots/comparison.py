@@ -78,28 +78,15 @@ def _draw_curve(
         np.concatenate([seen_compute, beyond]), low, high, alpha=0.12, lw=0, color=colour
     )
     look = {"color": colour, "lw": 1.4}
-    axes.plot(
-        seen_compute,
-        forecast.pass_rate(seen_compute, (0.5,))[0],
-        marker=marker,
-        ms=3.5,
-        markevery=[],
-        label=_label(run),
-        **look,
-    )
+    law = forecast.pass_rate(seen_compute, (0.5,))[0]
+    points = {"marker": marker, "ms": 3.5}
+    axes.plot(seen_compute, law, markevery=[], label=_label(run), **points, **look)
     axes.plot(beyond, forecast.pass_rate(beyond, (0.5,))[0], ls="--", **look)
+    points |= {"ls": "", "color": colour}
     fitted = slice(forecast.excluded, None)
-    axes.plot(curve.compute[fitted], curve.pass_rate[fitted], marker, ms=3.5, color=colour)
+    axes.plot(curve.compute[fitted], curve.pass_rate[fitted], **points)
     excluded = slice(0, forecast.excluded)
-    axes.plot(
-        curve.compute[excluded],
-        curve.pass_rate[excluded],
-        marker,
-        ms=3.5,
-        mfc="none",
-        alpha=0.5,
-        color=colour,
-    )
+    axes.plot(curve.compute[excluded], curve.pass_rate[excluded], mfc="none", alpha=0.5, **points)
 
 
 def _label(run: dict[str, Any]) -> str:
@@ -112,8 +99,7 @@ def _label(run: dict[str, Any]) -> str:
     )
     return (
         f"{run['curve']}: A = {asymptote['q50']:.3f} (90 %: {asymptote['q05']:.3f} to "
-        f"{asymptote['q95']:.3f}), "
-        f"B = {replot['exponent']:.2f}{left_out}"
+        f"{asymptote['q95']:.3f}), B = {replot['exponent']:.2f}{left_out}"
     )
 
 

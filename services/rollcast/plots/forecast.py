@@ -43,7 +43,6 @@ class _Scene:
     newest_compute: float
     budget: float
     end: float
-    target: float | None
     looks_ahead: bool
 
     @property
@@ -73,15 +72,8 @@ def forecast_figure(
     if not looks_ahead and advice.is_assumed:
         end = newest_compute
     # Times the compute so far at which the axis ends if nothing is drawn beyond now
-    scene = _Scene(
-        run,
-        advice,
-        newest_compute,
-        advice.budget,
-        max(end, 1.02 * newest_compute),
-        target,
-        looks_ahead,
-    )
+    end = max(end, 1.02 * newest_compute)
+    scene = _Scene(run, advice, newest_compute, advice.budget, end, looks_ahead)
     earlier = forecasts_of_the_end(run, scene.budget)
     figure: Figure = new_figure((9, 4.6))
     if earlier:
@@ -117,18 +109,9 @@ def _draw_points(axes: Any, scene: _Scene) -> list[float]:
     ):
         if curve.compute[point_slice].size:
             spread = None if curve.standard_error is None else curve.standard_error[point_slice]
-            points = (measured[point_slice], curve.pass_rate[point_slice])
-            axes.errorbar(
-                *points,
-                yerr=spread,
-                fmt="o",
-                ms=3.5,
-                lw=0.8,
-                color=INK,
-                mfc=face,
-                label=label,
-                zorder=3,
-            )
+            points = (measured[point_slice], curve.pass_rate[point_slice], spread)
+            look = {"fmt": "o", "ms": 3.5, "lw": 0.8, "color": INK, "mfc": face, "zorder": 3}
+            axes.errorbar(*points, label=label, **look)
     drawn: list[float] = curve.pass_rate.tolist()
     if curve.initial is not None and not scene.is_logarithmic:
         axes.plot([0.0], [curve.initial], "o", ms=3.5, color=INK, clip_on=False, zorder=3)
@@ -158,15 +141,8 @@ def _draw_ahead(axes: Any, scene: _Scene) -> list[float]:
     )
     axes.plot(ahead, bands[2], color=blue, lw=1.4, ls="--", label="median of future readings")
     level = scene.advice.level
-    axes.hlines(
-        level,
-        scene.newest_compute,
-        scene.end,
-        color=INK,
-        lw=1,
-        ls=":",
-        label=f"level now, {level:.3f}",
-    )
+    label = f"level now, {level:.3f}"
+    axes.hlines(level, scene.newest_compute, scene.end, color=INK, lw=1, ls=":", label=label)
     drawn = [float(bands[0].min()), float(bands[4].max()), level]
     forecast = run.forecast
     # Below an even chance gains more likely than not go on, and no line is drawn for an end
@@ -200,13 +176,8 @@ def _draw_marks(axes: Any, scene: _Scene) -> None:
     # Share of the axis: if now and the budget are closer, their labels are on two lines
     is_close = _place(scene, scene.budget) - _place(scene, scene.newest_compute) < 0.4
     name = "budget (assumed)" if scene.advice.is_assumed else "budget"
-    _write_above(
-        axes,
-        f"{name}, {amount(scene.budget)} {unit}",
-        scene.budget,
-        line=1 if is_close else 0,
-        side="right",
-    )
+    label = f"{name}, {amount(scene.budget)} {unit}"
+    _write_above(axes, label, scene.budget, line=1 if is_close else 0, side="right")
 
 
 def _place(scene: _Scene, compute: float) -> float:
@@ -217,17 +188,9 @@ def _place(scene: _Scene, compute: float) -> float:
 
 
 def _write_above(axes: Any, text: str, compute: float, *, line: int, side: str = "center") -> None:
-    axes.annotate(
-        text,
-        (compute, 1.0),
-        xycoords=("data", "axes fraction"),
-        xytext=(0, 3 + 12 * line),
-        textcoords="offset points",
-        ha=side,
-        va="bottom",
-        fontsize=8.5,
-        color=INK,
-    )
+    place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+    look = {"ha": side, "va": "bottom", "fontsize": 8.5, "color": INK}
+    axes.annotate(text, (compute, 1.0), xytext=(0, 3 + 12 * line), **place, **look)
 
 
 def _draw_earlier(axes: Any, forecasts: list[EndForecast]) -> None:
@@ -235,14 +198,8 @@ def _draw_earlier(axes: Any, forecasts: list[EndForecast]) -> None:
         low, quarter, median, three_quarters, high = forecast.reading
         colour = COLOURS[0] if forecast.share == 1.0 else COLOURS[1]
         axes.plot([position, position], [low, high], color=colour, lw=1.2)
-        axes.plot(
-            [position, position],
-            [quarter, three_quarters],
-            color=colour,
-            lw=4,
-            alpha=0.5,
-            solid_capstyle="butt",
-        )
+        middle = {"lw": 4, "alpha": 0.5, "solid_capstyle": "butt"}
+        axes.plot([position, position], [quarter, three_quarters], color=colour, **middle)
         axes.plot([position], [median], "o" if forecast.share == 1.0 else "s", ms=5, color=colour)
     names = [
         "now" if forecast.share == 1.0 else f"{100 * forecast.share:.0f} %"

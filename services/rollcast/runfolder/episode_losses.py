@@ -2,13 +2,12 @@
 trainer writes.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from rollcast.runfolder.files import EPISODE_LOSSES
+from rollcast.runfolder.records import read_record
 from rollcast.runfolder.writing import replace_json
 
 
@@ -33,10 +32,9 @@ class EpisodeLosses:
         )
         remedy = ""
         if self.exit_code is not None:
-            setting = f"model_exit_codes: [{self.exit_code}]"
             remedy = (
-                f"; if the model's mistakes end it so, train them by {setting} of environment "
-                f"{self.environment}"
+                f"; if the model's mistakes end it so, train them by model_exit_codes: "
+                f"[{self.exit_code}] of environment {self.environment}"
             )
         return f"environment {self.environment} loses {lost}, most often: {self.reason}{remedy}"
 
@@ -49,18 +47,6 @@ def write_losses(folder: Path, losses: Sequence[EpisodeLosses]) -> None:
 def read_losses(folder: Path) -> list[EpisodeLosses]:
     """The losses of the run in this folder; none if the file is missing or of another form."""
     try:
-        with (folder / EPISODE_LOSSES).open("rb") as stream:
-            # The trainer writes less; a larger file is damaged.
-            listed: Any = json.loads(stream.read(1 << 20))
-        return [
-            EpisodeLosses(
-                environment=str(loss["environment"]),
-                num_episodes=int(loss["num_episodes"]),
-                num_lost=int(loss["num_lost"]),
-                reason=str(loss["reason"]),
-                exit_code=None if loss["exit_code"] is None else int(loss["exit_code"]),
-            )
-            for loss in listed
-        ]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return read_record(folder / EPISODE_LOSSES, list[EpisodeLosses])
+    except (OSError, ValueError):
         return []

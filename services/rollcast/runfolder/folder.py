@@ -160,8 +160,7 @@ def check_format(folder: Path) -> None:
     if folder_format > NEWEST_FORMAT:
         raise UserError(
             f"run folder {folder}: is written in format {folder_format}, this Rollcast knows "
-            f"{NEWEST_FORMAT} at most; "
-            "use the release that wrote it, or a newer one"
+            f"{NEWEST_FORMAT} at most; use the release that wrote it, or a newer one"
         )
 
 

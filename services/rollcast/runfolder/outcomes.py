@@ -36,10 +36,8 @@ class FrozenForecast:
     def sentence(self) -> str:
         return (
             f"forecast of the end, frozen at step {self.step} from the curve until "
-            f"{self.curve_until_step}: "
-            f"{self.median:.3f} "
-            f"(90 % interval {self.low:.3f} to {self.high:.3f}, {self.verdict.replace('_', ' ')}); "
-            f"now {self.last_value:.3f}"
+            f"{self.curve_until_step}: {self.median:.3f} (90 % interval {self.low:.3f} to "
+            f"{self.high:.3f}, {self.verdict.replace('_', ' ')}); now {self.last_value:.3f}"
         )
 
 
@@ -74,9 +72,8 @@ class RunResult:
         interval_outcome = "held" if self.inside else "missed"
         return (
             f"{measured}; forecast at step {self.frozen.step} was {self.frozen.median:.3f}, error "
-            f"{self.error:+.3f}, "
-            f"its interval {interval_outcome} it; repeating the value of then errs by "
-            f"{self.last_value_error:+.3f}"
+            f"{self.error:+.3f}, its interval {interval_outcome} it; repeating the value of then "
+            f"errs by {self.last_value_error:+.3f}"
         )
 
 

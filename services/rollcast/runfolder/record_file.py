@@ -12,6 +12,21 @@ MAX_READ_BYTES = 16 << 20
 """Bytes of one look, which are in memory together."""
 
 
+def newest_lines(path: Path, max_bytes: int) -> Iterator[bytes]:
+    """Whole lines in the last `max_bytes` bytes of a file, the newest first; none if it cannot be
+    read.
+    """
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - max_bytes))
+            lines = file.read(max_bytes).split(b"\n")
+    except OSError:
+        return
+    is_first_cut = size > max_bytes
+    yield from reversed(lines[int(is_first_cut) : -1])
+
+
 class RecordFile(Generic[Record]):
     """Incomplete and foreign lines are skipped; an unfinished last line is left for a later look.
 

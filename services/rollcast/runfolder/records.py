@@ -6,9 +6,11 @@ devices, truncation and start. Unknown fields, of a newer or an older release, a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import (
     ConfigDict,
@@ -35,29 +37,24 @@ MAX_FILE_BYTES = 16 << 20
 STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 
 
-def _or_unknown(value: object, check: ValidatorFunctionWrapHandler) -> Any:
-    try:
-        return check(value)
-    except ValidationError:
-        return None
+def _or_else(replacement: Callable[[], Any]) -> WrapValidator:
+    """An invalid value is replaced; the rest of the record is kept."""
+
+    def validate(value: object, check: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return check(value)
+        except ValidationError:
+            return replacement()
+
+    return WrapValidator(validate)
 
 
-Unknown = WrapValidator(_or_unknown)
-"""An invalid value counts as unknown; the rest of the record is kept."""
+Unknown = _or_else(lambda: None)
+"""An invalid value counts as unknown."""
+NoneGiven = _or_else(dict)
+"""Invalid numbers count as none."""
 EnvironmentMetrics = dict[str, dict[str, float]]
 """Environment -> name -> mean of its own number, over the episodes that gave it."""
-
-
-def _or_empty(value: object, check: ValidatorFunctionWrapHandler) -> Any:
-    try:
-        return check(value)
-    except ValidationError:
-        return {}
-
-
-NoneGiven = WrapValidator(_or_empty)
-"""Invalid numbers count as none; the rest of the record is kept."""
-_ADAPTERS: dict[type, TypeAdapter[Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +339,7 @@ def parse(line: bytes, kind: type[Record]) -> Record:
     of bounds.
     """
     try:
-        record: Record = _adapter(kind).validate_json(line)
+        record: Record = _adapter(cast(Any, kind)).validate_json(line)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         field_path = ".".join(map(str, first["loc"]))
@@ -364,8 +361,7 @@ def read_record(path: Path, kind: type[Record]) -> Record:
     return parse(content, kind)
 
 
-def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
     """One adapter for each kind. Making it takes a thousand times as long as parsing a line."""
-    if kind not in _ADAPTERS:
-        _ADAPTERS[kind] = TypeAdapter(kind)
-    return _ADAPTERS[kind]
+    return TypeAdapter(kind)

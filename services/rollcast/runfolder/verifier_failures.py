@@ -2,13 +2,12 @@
 the run folder.
 """
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from rollcast.runfolder.files import FAILURES
+from rollcast.runfolder.records import read_record
 from rollcast.runfolder.writing import make_folder, replace_json
 
 
@@ -36,30 +35,12 @@ def read_failures(folder: Path) -> list[VerifierFailure]:
     """The failures of all generators, one for each verifier. Files of another form are skipped."""
     failures_by_verifier: dict[str, VerifierFailure] = {}
     for file in sorted((folder / FAILURES).glob("*.json")):
-        for failure in _read(file):
-            earlier_failure = failures_by_verifier.get(failure.verifier)
-            failures_by_verifier[failure.verifier] = (
-                failure
-                if earlier_failure is None
-                else VerifierFailure(
-                    failure.verifier,
-                    earlier_failure.sentence,
-                    earlier_failure.count + failure.count,
-                )
-            )
+        try:
+            failures = read_record(file, dict[str, list[VerifierFailure]])["failures"]
+        except (OSError, ValueError, KeyError):
+            continue
+        for failure in failures:
+            first = failures_by_verifier.get(failure.verifier, replace(failure, count=0))
+            total = replace(first, count=first.count + failure.count)
+            failures_by_verifier[failure.verifier] = total
     return list(failures_by_verifier.values())
-
-
-def _read(file: Path) -> list[VerifierFailure]:
-    try:
-        with file.open("rb") as stream:
-            # The program writes less; a larger file is damaged
-            listed: Any = json.loads(stream.read(1 << 20))["failures"]
-        return [
-            VerifierFailure(
-                str(failure["verifier"]), str(failure["sentence"]), int(failure["count"])
-            )
-            for failure in listed
-        ]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return []

@@ -68,6 +68,5 @@ def _cannot_write(path: Path, error: OSError, go_on: str = "--resume") -> UserEr
     return refused_by_the_world(
         error,
         f"folder: {path} cannot be written ({error.strerror}); free space or fix the permissions, "
-        "then go on with "
-        f"{go_on}",
+        f"then go on with {go_on}",
     )

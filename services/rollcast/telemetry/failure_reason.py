@@ -46,14 +46,11 @@ def failure_reason(log: str) -> str | None:
     if not reasons:
         return None
     telling = [reason for reason in reasons if not points_elsewhere(reason)]
-    last_reason = (telling or reasons)[-1]
-    if last_reason.startswith(SENTENCE):
-        return last_reason.removeprefix(SENTENCE)
-    return (
-        last_reason
-        if len(last_reason) <= MAX_REASON_CHARACTERS
-        else f"{last_reason[:MAX_REASON_CHARACTERS]}..."
-    )
+    reason = (telling or reasons)[-1]
+    if reason.startswith(SENTENCE):
+        return reason.removeprefix(SENTENCE)
+    is_long = len(reason) > MAX_REASON_CHARACTERS
+    return f"{reason[:MAX_REASON_CHARACTERS]}..." if is_long else reason
 
 
 def deepest_error(error: BaseException) -> str:

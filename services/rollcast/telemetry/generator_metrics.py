@@ -59,8 +59,7 @@ GRADINGS = Metric("rollcast_gradings_total", "Completions graded, by status", ("
 CONTAINED = Metric(
     "rollcast_gradings_contained_total",
     "Gradings in which the sandbox stopped something, by reason "
-    "(time|memory|output|exit|crash|forbidden|garbled|"
-    "reference), or only waited for a core (busy)",
+    "(time|memory|output|exit|crash|forbidden|garbled|reference), or only waited for a core (busy)",
     ("reason",),
 )
 VERIFIER_FAILURES = Metric(

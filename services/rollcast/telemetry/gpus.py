@@ -77,12 +77,10 @@ def unusable(cuda: str | None, cause: str) -> UserError:
         branch = LEAST_DRIVER[int(cuda.split(".")[0])]
         return UserError(
             f"NVIDIA driver {driver_version()} on node {node}: torch's CUDA {cuda} needs R{branch} "
-            "or newer; update "
-            "the driver"
+            "or newer; update the driver"
         )
     driver = driver_version() or "not loaded"
     return PassingError(
         f"{need}: node {node} has a GPU that cannot be used ({cause}; driver {driver}); look at "
-        "nvidia-smi there, and "
-        "take the node out of service if the card has failed"
+        "nvidia-smi there, and take the node out of service if the card has failed"
     )

@@ -26,10 +26,9 @@ def why_not_registered(device: Path = INFINIBAND, status: Path = STATUS) -> str 
         return None
     return (
         f"RLIMIT_MEMLOCK is {limit >> 10} KiB and this process lacks CAP_IPC_LOCK, so NCCL cannot "
-        "register memory with "
-        f"{device}: its connections fail, or use TCP; set LimitMEMLOCK=infinity in the container "
-        "runtime's service on "
-        "the node, or the chart's networking.rdma.root"
+        f"register memory with {device}: its connections fail, or use TCP; set "
+        "LimitMEMLOCK=infinity in the container runtime's service on the node, or the chart's "
+        "networking.rdma.root"
     )
 
 

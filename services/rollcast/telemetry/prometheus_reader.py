@@ -95,21 +95,16 @@ class Prometheus:
 
     def query(self, expression: str) -> list[Sample]:
         """Instant query: the newest sample of each series that `expression` selects."""
-        result = self._ask("query", {"query": expression}, "vector")
         samples = []
-        for item in result:
+        for item in self._ask("query", {"query": expression}, "vector"):
             labels = _labels(item)
             samples.append(Sample(labels.pop("__name__", ""), labels, _value(item.get("value"))[1]))
         return samples
 
     def query_range(self, expression: str, start: float, end: float, step: float) -> list[Series]:
         """Range query from `start` to `end` (Unix seconds) every `step` seconds."""
-        form = {
-            "query": expression,
-            "start": f"{start:.3f}",
-            "end": f"{end:.3f}",
-            "step": f"{step:.3f}",
-        }
+        instants = {"start": start, "end": end, "step": step}
+        form = {name: f"{value:.3f}" for name, value in instants.items()} | {"query": expression}
         series = []
         for item in self._ask("query_range", form, "matrix"):
             pairs = item.get("values")

@@ -114,8 +114,7 @@ REWARD_MEAN = Metric("rollcast_reward_mean", "Mean reward of the batch before fi
 TRUNCATED_MATCHES = Metric(
     "rollcast_truncated_matches_total",
     "Completions that the verifier found right although they were truncated, by purpose "
-    "(train|eval); they count as "
-    "wrong in pass rates",
+    "(train|eval); they count as wrong in pass rates",
     ("purpose",),
 )
 LOSS = Metric("rollcast_loss", "Loss of the last update")

@@ -28,16 +28,14 @@ from rollcast.telemetry.evaluation_metrics import is_own_curve
 MAX_NAMES_IN_A_SENTENCE = 10
 DATASET = "dataset"
 """Names the data set of a row in the logs of Rollcast."""
+_SAME_NAMES = (
+    RUN, "incarnation", "started_from", "trained_tokens", "samples", "devices", "num_prompts",
+    "asked_prompts", "missing_prompts",
+)  # fmt: skip
 _OWN_NAMES = {
     "start_up": "start_up_device_hours",
-    **{
-        name: name
-        for name in (
-            RUN, "incarnation", "started_from", "trained_tokens", "samples", "devices",
-            "num_prompts", "asked_prompts", "missing_prompts",
-        )
-    },
-}  # fmt: skip
+    **dict(zip(_SAME_NAMES, _SAME_NAMES, strict=True)),
+}
 """Quantity -> the column that holds it in the logs of Rollcast."""
 
 
@@ -139,24 +137,24 @@ def named_columns(sheet: Sheet) -> NamedColumns:
     return {name: NamedColumn(name, sheet) for name in sheet.columns}
 
 
-def find_columns(names: Iterable[str], wanted_names: Iterable[str]) -> list[str]:
+def find_columns(names: Iterable[str], wanted: Iterable[str]) -> list[str]:
     """The wanted columns that are among the names, as the file spells them.
 
     Upper and lower case are the same, unless two columns of the file differ in nothing else.
     """
     spellings = dict.fromkeys(names)
     # Reversed, so that of two spellings the first column of the file is found.
-    by_folded = {name.casefold(): name for name in reversed(spellings)}
+    folded = {name.casefold(): name for name in reversed(spellings)}
     return [
-        name if name in spellings else by_folded[name.casefold()]
-        for name in wanted_names
-        if name.casefold() in by_folded
+        name if name in spellings else folded[name.casefold()]
+        for name in wanted
+        if name.casefold() in folded
     ]
 
 
-def find_column(names: Iterable[str], wanted_names: Iterable[str]) -> str | None:
+def find_column(names: Iterable[str], wanted: Iterable[str]) -> str | None:
     """The first of the wanted columns that is among the names; None if none is."""
-    return next(iter(find_columns(names, wanted_names)), None)
+    return next(iter(find_columns(names, wanted)), None)
 
 
 def usual_columns(columns: NamedColumns) -> UsualColumns:
@@ -210,26 +208,22 @@ def requested_rows(
 
 def check_seconds(column_options: Columns) -> None:
     """Raises UserError unless seconds and devices are given together, and instead of compute."""
-    if column_options.seconds is None and column_options.devices is None:
+    seconds = column_options.seconds
+    devices = column_options.devices
+    if seconds is None and devices is None:
         return
-    if column_options.seconds is None:
+    if seconds is None:
         raise UserError(
-            f"--devices {column_options.devices:g}: needs --seconds, the column of the time that "
-            "passed"
+            f"--devices {devices:g}: needs --seconds, the column of the time that passed"
         )
     if column_options.compute is not None:
-        raise UserError(
-            f"--seconds {column_options.seconds}: --compute is given too; leave one of them out"
-        )
-    if column_options.devices is None:
-        raise UserError(
-            f"--seconds {column_options.seconds}: needs --devices, to count device-hours"
-        )
+        raise UserError(f"--seconds {seconds}: --compute is given too; leave one of them out")
+    if devices is None:
+        raise UserError(f"--seconds {seconds}: needs --devices, to count device-hours")
     # 1e7: more than any run has had; a larger number is a slip of the keyboard.
-    if not 0 < column_options.devices <= 1e7:
+    if not 0 < devices <= 1e7:
         raise UserError(
-            f"--devices {column_options.devices:g}: give the number of devices that the run had, 1 "
-            "or more"
+            f"--devices {devices:g}: give the number of devices that the run had, 1 or more"
         )
 
 
@@ -240,13 +234,11 @@ def requested_column(
 
     Raises UserError: the sheet lacks the column that was asked for.
     """
-    asked_name = getattr(column_options, option)
-    column = find_column(columns, usual if asked_name is None else (asked_name,))
-    if column is None and asked_name is not None:
-        raise UserError(
-            f"no column {asked_name!r}; name one of {some(list(columns))} with "
-            f"{column_options.option(option)}"
-        )
+    asked = getattr(column_options, option)
+    column = find_column(columns, usual if asked is None else (asked,))
+    if column is None and asked is not None:
+        choice = column_options.option(option)
+        raise UserError(f"no column {asked!r}; name one of {some(list(columns))} with {choice}")
     return column
 
 
@@ -255,22 +247,19 @@ def only_column(
 ) -> str:
     """The only one found. Raises UserError: there are several, or none."""
     quantity = option.replace("_", " ")
+    choice = column_options.option(option)
     is_rate = option == "pass_rate"
     usual = PASS_RATE_NAMES if is_rate else COMPUTE_NAMES
     if len(candidates) > 1:
         raise UserError(
-            f"{some(candidates)} could each be the {quantity}; choose one with "
-            f"{column_options.option(option)}"
+            f"{some(candidates)} could each be the {quantity}; choose one with {choice}"
         )
     # If a column has a usual name but holds no number, a later sentence says so.
     name = candidates[0] if candidates else requested_column(columns, column_options, option, usual)
     if name is None:
         likely = [name for name in columns if is_rate and columns[name].may_be_pass_rate]
         none = f"none of the columns {', '.join(usual)}"
-        raise UserError(
-            f"{none}; name one of {some(likely or list(columns))} with "
-            f"{column_options.option(option)}"
-        )
+        raise UserError(f"{none}; name one of {some(likely or list(columns))} with {choice}")
     return name
 
 
@@ -289,9 +278,9 @@ def curve_columns(
     if compute is None:
         compute = only_column(choice.candidates, choice.columns, column_options, "compute")
         if compute.casefold() == CALL_COUNTER:
+            option = column_options.option("compute")
             tell(
-                f"{compute} counts calls of wandb.log; {column_options.option('compute')} chooses "
-                "a column of optimizer steps"
+                f"{compute} counts calls of wandb.log; {option} chooses a column of optimizer steps"
             )
     unit = column_options.unit
     if unit is None:

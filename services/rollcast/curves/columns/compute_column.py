@@ -13,7 +13,7 @@ import numpy as np
 from rollcast.curves.amounts import Tell
 from rollcast.curves.columns.choices import ComputeChoice, UsualColumns
 from rollcast.curves.columns.named_column import NamedColumn, NamedColumns
-from rollcast.curves.columns.units import EPOCHS, HOURS, SAMPLES, SECONDS, STEPS, TOKENS
+from rollcast.curves.columns.units import COUNTS, EPOCHS, HOURS, SAMPLES, SECONDS, STEPS, TOKENS
 from rollcast.curves.columns.words import CLOCK_WORDS, STATISTIC_WORDS, TIME_NAMES
 from rollcast.curves.sheet import Column
 from rollcast.scaling.law.curve import Array
@@ -71,11 +71,9 @@ def _candidates(
         sparse.extend(there)
     by_unit: dict[str, NamedColumn] = {}
     for column in sorted(other_columns.values(), key=_by_clock):
-        is_counted = (
-            column.unit in (STEPS, TOKENS, SAMPLES, SECONDS, HOURS, EPOCHS)
-            and not column.words & STATISTIC_WORDS
-        )
-        if is_counted and is_compute(column) and not begins_again(column, usual.epoch):
+        if column.unit not in (*COUNTS, SECONDS, HOURS) or column.words & STATISTIC_WORDS:
+            continue
+        if is_compute(column) and not begins_again(column, usual.epoch):
             by_unit.setdefault(column.unit, column)
     return list(_most_telling(by_unit).values()) or sorted(sparse, key=covered_share)[-1:]
 

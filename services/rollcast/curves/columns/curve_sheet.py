@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
-from typing import overload
 
 import numpy as np
 
@@ -23,7 +22,6 @@ from rollcast.curves.columns.choices import (
     per_cent_by_name,
     requested_column,
     requested_rows,
-    some,
     usual_columns,
 )
 from rollcast.curves.columns.compute_column import choose_compute
@@ -54,19 +52,13 @@ class CurveSheet:
     column_options: Columns
     wanted_run: str | None = None
 
-    @overload
-    def __getitem__(self, key: str) -> Numbers: ...
+    def __getitem__(self, quantity: str) -> Numbers:
+        """(n,) of which nothing is given if no column holds the quantity."""
+        return self.sheet.numbers(self.columns.column_name(quantity))
 
-    @overload
-    def __getitem__(self, key: Mask) -> "CurveSheet": ...
-
-    def __getitem__(self, key: str | Mask) -> "Numbers | CurveSheet":
-        """The numbers (n,) of a quantity, of which nothing is given if no column holds it; or the
-        rows for which a mask (n,) is true.
-        """
-        if isinstance(key, str):
-            return self.sheet.numbers(self.columns.column_name(key))
-        return replace(self, sheet=self.sheet.only(key))
+    def only(self, keep: Mask) -> "CurveSheet":
+        """The rows for which `keep` (n,) is true."""
+        return replace(self, sheet=self.sheet.only(keep))
 
     def __contains__(self, quantity: str) -> bool:
         """Whether a column holds the quantity."""
@@ -139,7 +131,7 @@ class CurveSheet:
     @property
     def evaluations(self) -> "CurveSheet":
         """The rows with a pass rate."""
-        return self[self["pass_rate"].is_given]
+        return self.only(self["pass_rate"].is_given)
 
     @cached_property
     def clashing_labels(self) -> list[Label]:
@@ -159,7 +151,7 @@ class CurveSheet:
 
     def select_run(self, run: str) -> "CurveSheet":
         """The rows of one run."""
-        return self[np.array([name == run for name in self.run_names], dtype=bool)]
+        return self.only(np.array([name == run for name in self.run_names], dtype=bool))
 
 
 def curve_sheet(sheet: Sheet, column_options: Columns, run: str | None, tell: Tell) -> CurveSheet:
@@ -178,8 +170,8 @@ def curve_sheet(sheet: Sheet, column_options: Columns, run: str | None, tell: Te
         choice = choose_pass_rate(columns, usual.steps)
         pass_rate = only_column(choice.columns, columns, column_options, "pass_rate")
         if choice.notes:
-            notes = "; ".join(f"{note.head}{some(note.names)}{note.tail}" for note in choice.notes)
-            tell(f"{notes}; {column_options.option('pass_rate')} chooses another column")
+            option = column_options.option("pass_rate")
+            tell(f"{'; '.join(choice.notes)}; {option} chooses another column")
     compute_choice = choose_compute(columns, usual, columns[pass_rate], tell)
     sheet = compute_choice.sheet
     chosen = curve_columns(compute_choice, pass_rate, column_options, tell)
@@ -205,4 +197,4 @@ def curve_sheet(sheet: Sheet, column_options: Columns, run: str | None, tell: Te
         f"{format_count(strays.size, 'row')} left out, whose {chosen.counter} falls back for a "
         f"moment; the first is at {chosen.counter} {first}"
     )
-    return curve[~np.isin(np.arange(sheet.num_rows), strays)]
+    return curve.only(~np.isin(np.arange(sheet.num_rows), strays))

@@ -173,14 +173,8 @@ def find_measure(name: str) -> Measure | None:
 def _find_measure(name: str) -> Measure | None:
     count, mark, _ = name.partition(_RATIO_MARK)
     if mark and count_words(count) & ACCURACY_WORDS:
-        words = count_words(count)
-        subject = (
-            frozenset(
-                token for path_part in _PATH_PARTS.split(count) for token in _subject_in(path_part)
-            )
-            - COUNT_WORDS
-        )
-        stage = _stage(words, is_usual=False)
+        subject = _subject(_PATH_PARTS.split(count)) - COUNT_WORDS
+        stage = _stage(count_words(count), is_usual=False)
         return Measure(name, stage, MeasureKind.ACCURACY, 1, subject, False, bool(subject), False)
     words = words_in(name)
     is_usual = name.casefold() in EVALUATION_NAMES
@@ -191,13 +185,10 @@ def _find_measure(name: str) -> Measure | None:
     if kind is None:
         return None
     parts = _PATH_PARTS.split(name)
-    subject = frozenset(token for path_part in parts for token in _subject_in(path_part))
-    data_sets = {token for token in subject if _is_data_set(token)}
-    is_in_own_part = bool(subject) and all(
-        not words_in(path_part) & (ACCURACY_WORDS | SCORE_WORDS | REWARD_WORDS)
-        for path_part in parts
-        if _subject_in(path_part)
-    )
+    subject = _subject(parts)
+    subject_parts = filter(_subject_in, parts)
+    measure_words = ACCURACY_WORDS | SCORE_WORDS | REWARD_WORDS
+    is_in_own_part = not any(words_in(path_part) & measure_words for path_part in subject_parts)
     return Measure(
         name=name,
         stage=_stage(words, is_usual=is_usual),
@@ -206,7 +197,7 @@ def _find_measure(name: str) -> Measure | None:
         subject=subject,
         is_part=attempts in (1, 3) and _is_part(parts),
         is_of_data_set=bool(subject)
-        and (bool(data_sets) or is_in_own_part or kind is MeasureKind.UNNAMED),
+        and (is_in_own_part or kind is MeasureKind.UNNAMED or any(map(_is_data_set, subject))),
         may_count=bool(words & ACCURACY_WORDS)
         and not words & (RATE_WORDS | REWARD_WORDS)
         and attempts == 1,
@@ -270,6 +261,10 @@ def _stage(words: set[str], *, is_usual: bool) -> Stage:
     return Stage.UNMARKED if is_usual else Stage.TRAINING
 
 
+def _subject(parts: list[str]) -> frozenset[str]:
+    return frozenset(token for path_part in parts for token in _subject_in(path_part))
+
+
 def _subject_in(path_part: str) -> list[str]:
     """The words of one part of the path that no list knows."""
     return [
@@ -287,8 +282,8 @@ def _is_part(parts: list[str]) -> bool:
     """Whether something is named at or after the word reward: `rewards/format/mean`,
     `accuracy_reward`.
     """
-    from_reward = dropwhile(lambda path_part: not words_in(path_part) & REWARD_WORDS, parts)
+    from_reward = dropwhile(lambda part: not words_in(part) & REWARD_WORDS, parts)
     return any(
-        words_in(path_part) & ACCURACY_WORDS or not all(map(_is_data_set, _subject_in(path_part)))
-        for path_part in from_reward
+        words_in(part) & ACCURACY_WORDS or not all(map(_is_data_set, _subject_in(part)))
+        for part in from_reward
     )

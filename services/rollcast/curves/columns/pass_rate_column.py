@@ -9,10 +9,11 @@ without their total. Counts, weights and spreads are never taken.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import NamedTuple
+from itertools import chain
 
 import numpy as np
 
+from rollcast.curves.columns.choices import some
 from rollcast.curves.columns.named_column import NamedColumn, NamedColumns
 from rollcast.curves.columns.names import Measure, MeasureKind, Stage
 from rollcast.curves.columns.words import HELD_OUT_WORDS, OTHER_WORDS, TRAINING_STATISTICS
@@ -24,25 +25,17 @@ MIN_SERIES_READINGS = 2
 """Readings after the start that make a column a series."""
 
 
-class Note(NamedTuple):
-    """A sentence on a choice, around a list of columns."""
-
-    head: str
-    names: Sequence[str] = ()
-    tail: str = ""
-
-
 @dataclass(frozen=True)
 class PassRateChoice:
     """Columns of success that the names and values of a sheet give.
 
     Attributes:
         columns: the ones that could be meant, one if it is clear; empty if none measures success.
-        notes: what the user should know about the choice; empty if it is obvious.
+        notes: sentences on what the user should know about the choice; none if it is obvious.
     """
 
     columns: list[str]
-    notes: tuple[Note, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,6 +48,10 @@ class _Candidate:
     @property
     def name(self) -> str:
         return self.measure.name
+
+    @property
+    def is_accuracy(self) -> bool:
+        return self.measure.kind is MeasureKind.ACCURACY
 
     @property
     def is_in_range(self) -> bool:
@@ -71,18 +68,13 @@ def choose_pass_rate(columns: NamedColumns, counters: Sequence[NamedColumn]) -> 
         return PassRateChoice(_only_other(columns))
     is_start = _is_start(columns, counters)
     num_readings = {
-        candidate.name: int(np.sum(np.isfinite(columns[candidate.name].values) & ~is_start))
-        for candidate in candidates
+        item.name: int(np.sum(np.isfinite(columns[item.name].values) & ~is_start))
+        for item in candidates
     }
     # A column that has too few readings for any forecast hides no other.
-    min_readings = next(
-        (
-            threshold
-            for threshold in (MIN_LAW_POINTS, MIN_SERIES_READINGS)
-            if max(num_readings.values()) >= threshold
-        ),
-        0,
-    )
+    most = max(num_readings.values())
+    thresholds = (MIN_LAW_POINTS, MIN_SERIES_READINGS)
+    min_readings = max((threshold for threshold in thresholds if threshold <= most), default=0)
     series = [candidate for candidate in candidates if num_readings[candidate.name] >= min_readings]
     stage = min(candidate.measure.stage for candidate in series)
     choice = _choose_in_stage(
@@ -92,11 +84,11 @@ def choose_pass_rate(columns: NamedColumns, counters: Sequence[NamedColumn]) -> 
         return choice
     [chosen] = choice.columns
     if hidden := [candidate.name for candidate in candidates if candidate.measure.stage < stage]:
-        few = f"fewer than {min_readings} readings after the start in "
-        return PassRateChoice([chosen], (Note(few, hidden, f", so {chosen} is taken instead"),))
+        few = f"fewer than {min_readings} readings after the start in {some(hidden)}"
+        return PassRateChoice([chosen], (f"{few}, so {chosen} is taken instead",))
     # The log may hold evaluations under names that no list here knows, so a sentence names them.
     if stage is not Stage.HELD_OUT and (unknown := unknown_evaluations(columns, chosen)):
-        note = Note(f"{chosen} is taken; rows of evaluations hold ", unknown)
+        note = f"{chosen} is taken; rows of evaluations hold {some(unknown)}"
         return PassRateChoice([chosen], (*choice.notes, note))
     return choice
 
@@ -113,18 +105,13 @@ def unknown_evaluations(columns: NamedColumns, chosen_column: str) -> list[str]:
     other_words = (OTHER_WORDS | TRAINING_STATISTICS) - {"token"}
     evaluation_columns = []
     for name, column in columns.items():
-        if (
-            name == chosen_column
-            or column.words & other_words
-            or column.measure
-            or column.is_compute
-        ):
+        is_named = column.words & other_words or column.measure or column.is_compute
+        if name == chosen_column or is_named:
             continue
-        values = column.values
-        is_known = np.isfinite(values)
-        finite = values[is_known]
+        finite = column.finite
         is_varying = finite.size >= MIN_SERIES_READINGS and bool(np.any(finite != finite[0]))
-        is_apart = bool(column.words & HELD_OUT_WORDS) or not np.any(is_known & is_taken)
+        is_in_other_rows = not np.any(np.isfinite(column.values) & is_taken)
+        is_apart = bool(column.words & HELD_OUT_WORDS) or is_in_other_rows
         if is_varying and is_apart and finite.min() >= 0 and finite.max() <= 1:
             evaluation_columns.append(name)
     return evaluation_columns
@@ -178,44 +165,41 @@ def _choose_in_stage(candidates: Sequence[_Candidate]) -> PassRateChoice:
     named = [
         candidate for candidate in candidates if candidate.measure.kind is not MeasureKind.UNNAMED
     ] or candidates
-    whole_candidates = [candidate for candidate in named if not candidate.measure.is_part]
+    wholes = [candidate for candidate in named if not candidate.measure.is_part]
     parts = [candidate for candidate in named if candidate.measure.is_part]
-    if not whole_candidates:
+    if not wholes:
         return _choose_among_parts(parts)
-    chosen = _choose_among_wholes(whole_candidates)
+    chosen = _choose_among_wholes(wholes)
     if len(chosen) > 1:
         return PassRateChoice([candidate.name for candidate in chosen])
-    [chosen_candidate] = chosen
-    if not parts or chosen_candidate.measure.kind is MeasureKind.ACCURACY:
-        return _beside(chosen_candidate, whole_candidates)
-    right = [
-        part_candidate
-        for part_candidate in parts
-        if part_candidate.measure.is_correctness and part_candidate.is_in_range
-    ]
+    [whole] = chosen
+    if not parts or whole.is_accuracy:
+        return _beside(whole, wholes)
+    right = [part for part in parts if part.measure.is_correctness and part.is_in_range]
     # A total with a bonus for length or format is no pass rate, but its part for right answers is
     # one.
-    if not chosen_candidate.is_in_range and len(right) == 1:
+    if not whole.is_in_range and len(right) == 1:
         sentence = (
-            f"{right[0].name} is taken, the part of {chosen_candidate.name} for right answers; the "
+            f"{right[0].name} is taken, the part of {whole.name} for right answers; the "
             "total leaves [0, 1]"
         )
-        return PassRateChoice([right[0].name], (Note(sentence),))
-    sentence = f"{chosen_candidate.name} is the total reward; its parts are "
-    note = Note(sentence, [summand.name for summand in parts])
-    return PassRateChoice([chosen_candidate.name], (note,))
+        return PassRateChoice([right[0].name], (sentence,))
+    part_names = some([summand.name for summand in parts])
+    sentence = f"{whole.name} is the total reward; its parts are {part_names}"
+    return PassRateChoice([whole.name], (sentence,))
 
 
 def _choose_among_parts(parts: Sequence[_Candidate]) -> PassRateChoice:
     """The choice among parts of a reward whose total was not logged."""
-    right = [part_candidate for part_candidate in parts if part_candidate.measure.is_correctness]
+    right = [part for part in parts if part.measure.is_correctness]
     if len(right) == 1 and len(parts) > 1:
+        other_names = some([summand.name for summand in parts if summand is not right[0]])
         sentence = (
             f"{right[0].name} is taken, the part of the reward for right answers; other parts are "
+            f"{other_names}"
         )
-        other_names = [summand.name for summand in parts if summand is not right[0]]
-        return PassRateChoice([right[0].name], (Note(sentence, other_names),))
-    alone = Note(f"{parts[0].name} is one part of a reward, and no total is there")
+        return PassRateChoice([right[0].name], (sentence,))
+    alone = f"{parts[0].name} is one part of a reward, and no total is there"
     return PassRateChoice([summand.name for summand in parts], (alone,) if len(parts) == 1 else ())
 
 
@@ -224,24 +208,15 @@ def _choose_among_wholes(candidates: Sequence[_Candidate]) -> list[_Candidate]:
     by_subject: dict[frozenset[str], list[_Candidate]] = {}
     for candidate in candidates:
         by_subject.setdefault(candidate.measure.subject, []).append(candidate)
-    best = {
-        subject: _best(subject_candidates) for subject, subject_candidates in by_subject.items()
-    }
-    overall = best.get(frozenset(), [])
+    best = {subject: _best(alike) for subject, alike in by_subject.items()}
     if len(best) == 1:
         return next(iter(best.values()))
-    if overall and overall[0].measure.kind is MeasureKind.ACCURACY:
+    overall = best.pop(frozenset(), [])
+    if overall and overall[0].is_accuracy:
         return overall
-    subject_columns = [
-        candidate
-        for subject, subject_candidates in best.items()
-        if subject
-        for candidate in subject_candidates
-    ]
+    subject_columns = list(chain.from_iterable(best.values()))
     is_held_out = candidates[0].measure.stage is Stage.HELD_OUT
-    accurate = [
-        candidate for candidate in subject_columns if candidate.measure.kind is MeasureKind.ACCURACY
-    ]
+    accurate = [candidate for candidate in subject_columns if candidate.is_accuracy]
     if overall and not accurate:
         return overall
     # An accuracy on one held-out data set is a pass rate, whatever the mean reward next to it is
@@ -264,15 +239,17 @@ def _best(candidates: Sequence[_Candidate]) -> list[_Candidate]:
     return [candidate for candidate in candidates if rank(candidate) == best_rank]
 
 
-def _beside(chosen: _Candidate, whole_candidates: Sequence[_Candidate]) -> PassRateChoice:
+def _beside(chosen: _Candidate, wholes: Sequence[_Candidate]) -> PassRateChoice:
     """The choice with a sentence on columns of other data sets that were not taken."""
     other_names = [
         candidate.name
-        for candidate in whole_candidates
+        for candidate in wholes
         if candidate.measure.subject != chosen.measure.subject
     ]
-    note = Note(f"{chosen.name} is taken; other readings are ", other_names)
-    return PassRateChoice([chosen.name], (note,) if other_names else ())
+    if not other_names:
+        return PassRateChoice([chosen.name])
+    note = f"{chosen.name} is taken; other readings are {some(other_names)}"
+    return PassRateChoice([chosen.name], (note,))
 
 
 def _only_other(columns: NamedColumns) -> list[str]:

@@ -179,11 +179,8 @@ def _column_of_tries(columns: NamedColumns, count: NamedColumn) -> NamedColumn |
         # training.
         is_of_a_stage = column.words & STAGE_WORDS in (count.words & STAGE_WORDS, set())
         # Share of a count's rows in which its total must be known
-        if (
-            is_of_a_stage
-            and is_in_both.sum() >= 0.95 * is_known.sum()
-            and np.all(right[is_in_both] <= tries[is_in_both])
-        ):
+        is_covering = is_in_both.sum() >= 0.95 * is_known.sum()
+        if is_of_a_stage and is_covering and np.all(right[is_in_both] <= tries[is_in_both]):
             possible.append(column)
     likeness = {column.name: _likeness(count.name, column) for column in possible}
     nearest = [column for column in possible if likeness[column.name] == max(likeness.values())]

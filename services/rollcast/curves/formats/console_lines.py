@@ -7,7 +7,6 @@ place of a program prints.
                                                printed answer
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -23,9 +22,9 @@ from rollcast.curves.columns.names import (
     names_stage,
 )
 from rollcast.curves.columns.words import HELD_OUT_WORDS, STAGE_WORDS
-from rollcast.curves.formats.nested import flat
+from rollcast.curves.formats.nested import flat, json_object
 from rollcast.curves.formats.worded_lines import repeated_forms, spaced_pairs
-from rollcast.curves.sheet import Row, TooMuch
+from rollcast.curves.sheet import Row, refuse_above
 
 MIN_PAIRS = 2
 """Pairs in a line that names no step, except an evaluation."""
@@ -130,8 +129,11 @@ def console_lines(text: str) -> Iterator[ConsoleLine]:
     """
     num_parsed = 0
     lines = text.split("\n")
-    worded_lines = islice(filter(_may_be_worded, lines), MAX_PARSED_LINES)
-    worded_forms = repeated_forms(worded_lines, _steps_in, form_of_text)
+    worded_forms = repeated_forms(
+        (form_of_text(line), tuple(steps.values()))
+        for line in islice(filter(_may_be_worded, lines), MAX_PARSED_LINES)
+        if (steps := _counters(line)[0])
+    )
     for number, line in enumerate(lines, 1):
         console_line = None
         is_json = _JSON.match(line) is not None
@@ -147,8 +149,7 @@ def console_lines(text: str) -> Iterator[ConsoleLine]:
 
 def refuse_many(num_parsed: int) -> None:
     """Raises TooMuch for more lines than a console of a training has."""
-    if num_parsed > MAX_PARSED_LINES:
-        raise TooMuch(f"holds more than {MAX_PARSED_LINES:,} lines of names and values")
+    refuse_above(num_parsed, MAX_PARSED_LINES, "lines of names and values")
 
 
 def may_hold_a_value(line: str) -> bool:
@@ -226,17 +227,12 @@ def read_line(number: int, line: str, heading: Row | None = None) -> ConsoleLine
     )
     if not counters and not is_held_out and len(pairs) < MIN_PAIRS:
         return None
-    tags = [tag for tag in _TAG.findall(line) if _may_name_a_run(tag)]
     form = f"{' '.join(counters)} {form_of_text(leading_text)} {next(iter(pairs))}"
-    return ConsoleLine(number, form, row, tags[0] if tags else "")
+    return ConsoleLine(number, form, row, _find_tag(line))
 
 
 def _may_be_worded(line: str) -> bool:
     return "=" not in line and may_hold_a_value(line) and not _JSON.match(line)
-
-
-def _steps_in(line: str) -> tuple[int, ...]:
-    return tuple(value for value in _counters(line)[0].values() if isinstance(value, int))
 
 
 def _worded_line(number: int, line: str) -> ConsoleLine | None:
@@ -245,38 +241,32 @@ def _worded_line(number: int, line: str) -> ConsoleLine | None:
     pairs = {name: value for chunk in _SEPARATOR.split(rest) for name, value in spaced_pairs(chunk)}
     if not any(map(measures_success, pairs)):
         return None
-    tags = [tag for tag in _TAG.findall(line) if _may_name_a_run(tag)]
-    return ConsoleLine(
-        number, f"worded {form_of_text(line)}", {**pairs, **counters}, tags[0] if tags else ""
-    )
+    row = {**pairs, **counters}
+    return ConsoleLine(number, f"worded {form_of_text(line)}", row, _find_tag(line))
 
 
 def _json_line(number: int, line: str) -> ConsoleLine | None:
     """A line that is one object with numbers."""
     if len(line) > MAX_LINE_CHARS:
         return None
-    try:
-        item = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(item, dict):
-        return None
     row: Row = {}
-    for name, value in flat(item).items():
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        is_count = isinstance(value, int) and (
-            counts_steps_or_epochs(name) or name.casefold() == "episode"
-        )
-        if is_number:
-            row[name] = value if is_count else repr(value)
+    for name, value in flat(json_object(line)).items():
+        # A bool is an int, but no number.
+        if type(value) is int and (counts_steps_or_epochs(name) or name.casefold() == "episode"):
+            row[name] = value
+        elif type(value) in (int, float):
+            row[name] = repr(value)
     if len(row) < MIN_PAIRS:
         return None
     return ConsoleLine(number, f"json {' '.join(sorted(row))}", row, "", is_json=True)
 
 
-def _may_name_a_run(tag: str) -> bool:
-    is_common = tag.casefold() in _LEVELS | STAGE_WORDS
-    return not is_common and not _PROCESS.fullmatch(tag)
+def _find_tag(line: str) -> str:
+    """The first word in brackets that may name a run; empty without any."""
+    for tag in _TAG.findall(line):
+        if tag.casefold() not in _LEVELS | STAGE_WORDS and not _PROCESS.fullmatch(tag):
+            return str(tag)
+    return ""
 
 
 def form_of_text(text: str) -> str:

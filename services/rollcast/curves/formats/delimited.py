@@ -25,8 +25,8 @@ from rollcast.curves.sheet import (
     Column,
     Row,
     Sheet,
-    TooMuch,
     in_chunks,
+    refuse_above,
     refuse_wide,
     shorten_name,
 )
@@ -81,21 +81,14 @@ def read(log: LogFile) -> Sheet:
     refuse_wide(max(first.count(mark) for mark in NAMES if mark not in LOOSE_DELIMITERS))
     delimiter = ","
     header: list[str] = []
-    for candidate_delimiter in NAMES:
-        if candidate_delimiter in LOOSE_DELIMITERS and len(header) > 1:
+    for candidate in NAMES:
+        if candidate in LOOSE_DELIMITERS and len(header) > 1:
             continue  # names of columns may have spaces
         with suppress(csv.Error):  # one field, as long as a wide header
-            header_fields = next(
-                csv.reader(
-                    [first],
-                    delimiter=candidate_delimiter,
-                    skipinitialspace=candidate_delimiter == " ",
-                ),
-                [],
-            )
-            if len(header_fields) > len(header):
-                header = header_fields
-                delimiter = candidate_delimiter
+            reader = csv.reader([first], delimiter=candidate, skipinitialspace=candidate == " ")
+            if len(fields := next(reader, [])) > len(header):
+                header = fields
+                delimiter = candidate
     try:
         rows = _rows(chain([first], lines), delimiter, log)
         # The header may continue in the next line, between quotes.
@@ -154,12 +147,9 @@ def _rows(lines: Iterable[str], delimiter: str, log: LogFile) -> Iterator[list[s
 
     def bounded_lines() -> Iterator[str]:
         nonlocal row_chars
-        # Characters in one row of a table.
-        max_row_chars = 1 << 20
         for line in lines:
             row_chars += len(line)
-            if row_chars > max_row_chars:
-                raise TooMuch(f"holds more than {max_row_chars:,} characters in one row")
+            refuse_above(row_chars, 1 << 20, "characters in one row")
             yield line
 
     width = num_rows = num_short = num_long = 0
@@ -181,8 +171,7 @@ def _rows(lines: Iterable[str], delimiter: str, log: LogFile) -> Iterator[list[s
     if delimiter == " " and num_short == num_rows - 1 > 0:
         raise UserError(
             f"{log.path}: the heading has more words than the rows have fields, so its names are "
-            "unclear; join the "
-            "words of each name by underscores, or separate the columns by tabs"
+            "unclear; join the words of each name by underscores, or separate the columns by tabs"
         )
     for count, more, rest in ((num_short, "fewer", "empty"), (num_long, "more", "left out")):
         if count:
@@ -216,11 +205,8 @@ def _by_run(sheet: Sheet) -> Sheet:
     rows: list[Row] = []
     axis_values = sheet.column_texts(sheet.columns[axis])
     for run, metrics in columns.items():
-        for axis_value, *values in zip(
-            axis_values,
-            *(sheet.column_texts(sheet.columns[name]) for name in metrics.values()),
-            strict=True,
-        ):
+        texts = (sheet.column_texts(sheet.columns[name]) for name in metrics.values())
+        for axis_value, *values in zip(axis_values, *texts, strict=True):
             if any(values):
                 rows.append({RUN: run, axis: axis_value, **dict(zip(metrics, values, strict=True))})
     return Sheet.from_rows(PANEL_NAME, rows)

@@ -8,7 +8,6 @@ title above them.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -37,15 +36,8 @@ def recognises(log: LogFile) -> bool:
     """Whether tables hold a measure of success, and no line of names and values does."""
     if not any(side in log.console for side in _SIDES):
         return False
-    measure_counts: Counter[str] = Counter()
-    for row in _rows(log.console):
-        measure_counts.update(
-            name for name in row if measure_counts[name] or measures_success(name)
-        )
-        # Rows with the same measure of success, so that a single table is not taken for a log
-        if measure_counts and max(measure_counts.values()) >= 2:
-            return not key_values.has_loop(log.text)
-    return False
+    is_log = key_values.repeats_a_measure(_rows(log.console))
+    return is_log and not key_values.has_loop(log.text)
 
 
 def read(log: LogFile) -> Sheet:

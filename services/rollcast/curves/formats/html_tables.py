@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from rollcast.curves.columns.names import counts_steps_or_epochs, measures_success
 from rollcast.curves.formats.log_file import LogFile, OtherFormat
-from rollcast.curves.sheet import MAX_COLUMNS, RUN, Row, Sheet, TooMuch
+from rollcast.curves.sheet import RUN, Sheet, refuse_wide
 from rollcast.scaling.decisions.settings import MIN_LAW_POINTS
 
 NAME = "tables of HTML"
@@ -41,11 +41,6 @@ class HtmlTable:
     @property
     def has_counter(self) -> bool:
         return any(map(counts_steps_or_epochs, self.header))
-
-    def records(self) -> Iterator[Row]:
-        """Its rows by the names of the columns."""
-        for row in self.rows:
-            yield dict(zip(self.header, row, strict=False))
 
 
 def recognises(log: LogFile) -> bool:
@@ -84,9 +79,9 @@ def sheet_of_tables(format: str, name_prefix: str, tables: list[HtmlTable]) -> S
     if len(set(names)) < len(names):
         names = [f"table-{number}" for number in range(1, len(names) + 1)]
     rows = (
-        {**row, RUN: name} if is_runs else row
+        dict(zip(table.header, cells, strict=False)) | ({RUN: name} if is_runs else {})
         for table, name in zip(chosen, names, strict=True)
-        for row in table.records()
+        for cells in table.rows
     )
     return Sheet.from_rows(format, rows)
 
@@ -107,8 +102,7 @@ def html_tables(text: str, number: int | None = None) -> Iterator[HtmlTable]:
             # Characters of a cell that are read; numbers and names are far shorter
             row.append(_cell(text[begin : min(tag.start(), begin + 2_000)]))
             begin = None
-            if len(row) > MAX_COLUMNS:
-                raise TooMuch(f"holds more than {MAX_COLUMNS:,} columns")
+            refuse_wide(len(row))
         # HTML may leave out the end tag of a row, so the next row or the end of the table ends it.
         if name in ("table", "tr") and row and table is not None:
             _add_row(table, row, is_heading=is_heading)

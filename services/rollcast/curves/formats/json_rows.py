@@ -8,8 +8,9 @@ trainer_state.json, or its log_history alone: an entry of training is {"loss": .
 """
 
 import json
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from io import StringIO
 from itertools import islice
 from typing import Any
@@ -20,7 +21,7 @@ from rollcast.curves.columns.names import measures_success
 from rollcast.curves.formats import key_values
 from rollcast.curves.formats.json_tables import objects_in
 from rollcast.curves.formats.log_file import JSON_LINE, LogFile, OtherFormat, is_json
-from rollcast.curves.formats.nested import flat
+from rollcast.curves.formats.nested import flat, json_object, json_value
 from rollcast.curves.sheet import Row, Sheet, in_chunks, refuse_json
 
 NAME = "JSON"
@@ -44,13 +45,7 @@ def recognises(log: LogFile) -> bool:
 def _has_measures(text: str) -> bool:
     # Lines of JSON in a console that are looked at for a measure
     lines = (match[0] for match in islice(JSON_LINE.finditer(text), 50))
-    return any(any(map(measures_success, flat(_mapping(line)))) for line in lines)
-
-
-def _mapping(line: str) -> Mapping[str, Any]:
-    """The object of a line; empty if it is not one."""
-    item = _parse_line(line)
-    return item if isinstance(item, dict) else {}
+    return any(any(map(measures_success, flat(json_object(line)))) for line in lines)
 
 
 def read(log: LogFile) -> Sheet:
@@ -60,9 +55,8 @@ def read(log: LogFile) -> Sheet:
     except (ValueError, RecursionError):
         return _sheet_of_lines(log)
     if isinstance(document, dict) and isinstance(entries := document.get("log_history"), list):
-        sheet = Sheet.from_rows(
-            TRL_NAME, (flat(entry) for entry in entries if isinstance(entry, dict))
-        )
+        rows = (flat(entry) for entry in entries if isinstance(entry, dict))
+        sheet = Sheet.from_rows(TRL_NAME, rows)
         return replace(sheet, budget_steps=_last_step(document.get(TRL_LAST_STEP)))
     return _make_sheet(NAME, objects_in(document), log)
 
@@ -82,7 +76,7 @@ def _document(text: str) -> Any:
     """
     first, _, further_lines = text.lstrip().partition("\n")
     # The limit for one piece of JSON must not refuse a long file of lines.
-    if further_lines.strip() and _parse_line(first) is not None:
+    if further_lines.strip() and json_value(first) is not None:
         raise ValueError("one object a line")
     refuse_json(text)
     return json.loads(text)
@@ -111,11 +105,9 @@ def _make_sheet(format: str, objects: Iterable[Mapping[str, Any]], log: LogFile)
         )
     if is_timed and is_marked:
         return sheet.with_names(TRL_LOG_NAME, str)
-    return (
-        sheet.with_names(VERL_NAME, lambda column: column.removeprefix("data/"))
-        if is_verl
-        else sheet
-    )
+    if is_verl:
+        return sheet.with_names(VERL_NAME, lambda column: column.removeprefix("data/"))
+    return sheet
 
 
 def _sheet_of_lines(log: LogFile) -> Sheet:
@@ -123,48 +115,33 @@ def _sheet_of_lines(log: LogFile) -> Sheet:
 
     Raises OtherFormat: most lines are others, which hold the loop, or no object does.
     """
-    other_lines = _OtherLines()
+    other_lines = array("L")
     sheet = _make_sheet(LINES_NAME, _lines(log, other_lines), log)
-    if other_lines.count and (printed := key_values.printed_objects(log.text)):
-        other_lines = _OtherLines()
+    if other_lines and (printed := key_values.printed_objects(log.text)):
+        other_lines = array("L")
         sheet = _make_sheet(LINES_NAME, _lines(log, other_lines, printed), log)
         log.tell(
             left_out(log.path, len(printed), "line", "JSON that the training loop did not print")
         )
     is_other = not any(map(measures_success, sheet.columns)) or key_values.has_loop(log.text)
-    if other_lines.count > sheet.num_rows and is_other:
+    if len(other_lines) > sheet.num_rows and is_other:
         raise OtherFormat(
             f"{log.path}: no JSON object in it holds a pass rate or reward; give the file that has "
             "them"
         )
-    if other_lines.count:
-        rest = ", nor are the others" if other_lines.count > 1 else ""
-        log.tell(
-            left_out(
-                log.path,
-                other_lines.count,
-                "line",
-                f"line {other_lines.first} is not a JSON object{rest}",
-            )
-        )
+    if other_lines:
+        rest = ", nor are the others" if len(other_lines) > 1 else ""
+        reason = f"line {other_lines[0]} is not a JSON object{rest}"
+        log.tell(left_out(log.path, len(other_lines), "line", reason))
     return sheet
 
 
-@dataclass
-class _OtherLines:
-    """Attributes:
-    count: lines that are not objects.
-    first: the number of the first one, from 1.
-    """
-
-    count: int = 0
-    first: int = 0
-
-
 def _lines(
-    log: LogFile, other_lines: _OtherLines, printed: Collection[int] = frozenset()
+    log: LogFile, other_lines: "array[int]", printed: Collection[int] = frozenset()
 ) -> Iterator[Mapping[str, Any]]:
-    """The objects of the lines. `printed`: numbers of lines that are left out."""
+    """The objects of the lines. `printed`: numbers of lines that are left out. Those that are not
+    objects are added to `other_lines`; both are counted from 1.
+    """
     number = 0
     # splitlines would also split where JSON writes U+2028.
     for chunk in in_chunks(StringIO(log.text, newline="\n")):
@@ -174,8 +151,7 @@ def _lines(
                 if number not in printed:
                     yield item
             elif line.strip():
-                other_lines.count += 1
-                other_lines.first = other_lines.first or number
+                other_lines.append(number)
 
 
 def _parse_lines(lines: list[str]) -> list[Any]:
@@ -191,12 +167,4 @@ def _parse_lines(lines: list[str]) -> list[Any]:
             items = []
         if len(items) == len(lines):
             return items
-    return [_parse_line(line) for line in lines]
-
-
-def _parse_line(line: str) -> Any:
-    refuse_json(line)
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None
+    return [json_value(line) for line in lines]

@@ -186,13 +186,8 @@ def _tables(path: Path, document: Mapping[str, Any], depth: int) -> Iterator[_Ta
             by_length.setdefault(len(values), {})[name] = values
     for column_group in by_length.values():
         if len(column_group) > 1:
-            yield _Table(
-                path,
-                [
-                    dict(zip(column_group, values, strict=True))
-                    for values in zip(*column_group.values(), strict=True)
-                ],
-            )
+            rows = zip(*column_group.values(), strict=True)
+            yield _Table(path, [dict(zip(column_group, row, strict=True)) for row in rows])
     for name, value in document.items():
         # Settings may hold lists of objects that look like tables.
         if columns[name] is not None or words_in(name) & SETTINGS_WORDS:

@@ -13,7 +13,9 @@ A model's printed answer may hold such a line too; it is left out, and reported 
 measure of success.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from contextlib import suppress
 
 from rollcast.curves.amounts import left_out
 from rollcast.curves.columns.names import measures_success
@@ -22,52 +24,48 @@ from rollcast.curves.formats.log_file import LogFile
 from rollcast.curves.formats.loop_forms import MIN_SERIES_STEPS, chosen_lines, num_loop_steps
 from rollcast.curves.formats.step_headings import lines_below_headings
 from rollcast.curves.formats.titles import printed_titles, titles_by_row
-from rollcast.curves.sheet import RUN, Sheet, TooMuch, shorten_name
+from rollcast.curves.sheet import RUN, Row, Sheet, TooMuch, shorten_name
 
 NAME = "lines of names and values"
 BAR_MARKS = ("s/it", "it/s")
 """The speed in a bar of tqdm."""
 MIN_LINES = 2
-"""Lines with the same measure of success, so that a sentence is not taken for a log."""
+"""Lines of each of several tags that are runs."""
 
 
 def recognises(log: LogFile) -> bool:
     """Whether two lines hold the same measure of success, or lines below headings with steps do."""
-    try:
-        return _repeats_a_measure(log.text) or bool(lines_below_headings(log.text).loop_lines)
-    except TooMuch:  # a long table, say
-        return False
+    with suppress(TooMuch):  # a long table, say
+        rows = (line.row for line in console_lines(log.text))
+        return repeats_a_measure(rows) or bool(lines_below_headings(log.text).loop_lines)
+    return False
+
+
+def repeats_a_measure(rows: Iterable[Row]) -> bool:
+    """Whether two rows hold the same measure of success, so that a sentence or a single table is
+    not taken for a log.
+    """
+    known: set[str] = set()
+    for row in rows:
+        measures = set(filter(measures_success, row))
+        if measures & known:
+            return True
+        known |= measures
+    return False
 
 
 def has_loop(text: str) -> bool:
     """Whether lines of one form, and not of JSON, hold a measure of success at steps that rise."""
-    try:
-        return _rises_with_a_measure(text)
-    except TooMuch:
-        return False
-
-
-def _repeats_a_measure(text: str) -> bool:
-    measure_counts: dict[str, int] = {}
-    for line in console_lines(text):
-        for name in line.row:
-            if measures_success(name):
-                measure_counts[name] = measure_counts.get(name, 0) + 1
-                if measure_counts[name] == MIN_LINES:
-                    return True
-    return False
-
-
-def _rises_with_a_measure(text: str) -> bool:
     newest: dict[str, tuple[int, int]] = {}
-    for line in console_lines(text):
-        if line.is_json or line.counter is None or not any(map(measures_success, line.row)):
-            continue
-        step = line.row[line.counter]
-        at, rises = newest.get(line.form, (step, 0))
-        newest[line.form] = (step, rises + (step > at))
-        if rises + (step > at) >= MIN_SERIES_STEPS - 1:
-            return True
+    with suppress(TooMuch):
+        for line in console_lines(text):
+            if line.is_json or line.counter is None or not any(map(measures_success, line.row)):
+                continue
+            step = line.row[line.counter]
+            at, rises = newest.get(line.form, (step, 0))
+            newest[line.form] = (step, rises + (step > at))
+            if rises + (step > at) >= MIN_SERIES_STEPS - 1:
+                return True
     return False
 
 
@@ -79,12 +77,9 @@ def printed_objects(text: str) -> set[int]:
         lines = [line for line in console_lines(text) if line.is_json]
     except TooMuch:  # a long file of JSON, and hardly a console
         return set()
-    loop_line_numbers = {line.number for line in chosen_lines(lines).loop_lines}
-    return {
-        line.number
-        for line in lines
-        if line.number not in loop_line_numbers and any(map(measures_success, line.row))
-    }
+    loop_numbers = {line.number for line in chosen_lines(lines).loop_lines}
+    measured = {line.number for line in lines if any(map(measures_success, line.row))}
+    return measured - loop_numbers
 
 
 def read(log: LogFile) -> Sheet:
@@ -112,11 +107,8 @@ def read(log: LogFile) -> Sheet:
         number = min(line.number for line in printed)
         first = shorten_name(log.text.split("\n")[number - 1].strip())
         reason = "an answer or summary by its step, which does not follow the training loop's"
-        log.tell(
-            left_out(
-                log.path, len(printed), "line", f"{reason}; the first is line {number}: {first}"
-            )
-        )
+        reason += f"; the first is line {number}: {first}"
+        log.tell(left_out(log.path, len(printed), "line", reason))
     rows = ({**line.row, RUN: line.tag} if line.tag in tags else line.row for line in loop_lines)
     titles = titles_by_row(printed_titles(log.text), [line.number for line in loop_lines])
     return Sheet.from_rows(NAME, rows).with_titles(titles)
@@ -143,11 +135,10 @@ def _tags_of_runs(lines: list[ConsoleLine]) -> set[str]:
     """The tags of lines of one form with a measure of success, if there are several, each on
     several lines.
     """
-    by_form: dict[str, dict[str, int]] = {}
+    by_form: dict[str, Counter[str]] = defaultdict(Counter)
     for line in lines:
         if line.tag and any(map(measures_success, line.row)):
-            counts = by_form.setdefault(line.form, {})
-            counts[line.tag] = counts.get(line.tag, 0) + 1
+            by_form[line.form][line.tag] += 1
     several: set[str] = set()
     for counts in by_form.values():
         tags = {tag for tag, count in counts.items() if count >= MIN_LINES}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rollcast.config.errors import UserError
 from rollcast.curves.amounts import Tell
-from rollcast.curves.sheet import MAX_ROWS, TooMuch
+from rollcast.curves.sheet import MAX_ROWS, refuse_above
 
 MAX_FILE_BYTES = 64 << 20
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufeff]")
@@ -29,8 +29,7 @@ def unknown_form(path: Path) -> UserError:
     """The refusal of a text that no format reads."""
     return UserError(
         f"{path}: the form of this log is not known; give CSV, JSON, lines of NAME=VALUE with a "
-        "step, or a format that "
-        "`rollcast fit --help` lists"
+        "step, or a format that `rollcast fit --help` lists"
     )
 
 
@@ -91,8 +90,7 @@ class LogFile:
                 f"{self.path}: is not a text file; give one that `rollcast fit --help` lists"
             )
         text = clean.replace("\r\n", "\n").replace("\r", "\n")
-        if text.count("\n") > MAX_ROWS:
-            raise TooMuch(f"holds more than {MAX_ROWS:,} lines")
+        refuse_above(text.count("\n"), MAX_ROWS, "lines")
         is_whole = is_json(text) and text.endswith(("}", "]"))
         return text[: text.rfind("\n") + 1] if self.is_growing and not is_whole else text
 

@@ -78,8 +78,8 @@ class _Form:
     def is_interleaved(self, other_form: "_Form") -> bool:
         """Whether lines of the other form separate most of these lines, or these lines those."""
         owners = sorted(
-            [(line_index, 0) for line_index in self.line_indices]
-            + [(place, 1) for place in other_form.line_indices]
+            [(index, 0) for index in self.line_indices]
+            + [(index, 1) for index in other_form.line_indices]
         )
         num_changes = sum(earlier[1] != later[1] for earlier, later in pairwise(owners))
         # One loop prints both forms if half of the rarer one's lines stand alone between lines of
@@ -111,12 +111,11 @@ def _by_names(line: ConsoleLine) -> Hashable:
 
 
 def _forms(lines: list[ConsoleLine], key: Callable[[ConsoleLine], Hashable]) -> list[_Form]:
-    line_indices: dict[Hashable, list[int]] = defaultdict(list)
-    for line_index, line in enumerate(lines):
-        line_indices[key(line)].append(line_index)
+    indices_by_key: dict[Hashable, list[int]] = defaultdict(list)
+    for index, line in enumerate(lines):
+        indices_by_key[key(line)].append(index)
     return [
-        _Form([lines[place] for place in form_line_indices], form_line_indices)
-        for form_line_indices in line_indices.values()
+        _Form([lines[index] for index in indices], indices) for indices in indices_by_key.values()
     ]
 
 

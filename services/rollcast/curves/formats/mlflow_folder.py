@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rollcast.config.errors import UserError
 from rollcast.curves.formats.log_file import MAX_FILE_BYTES, LogFile
-from rollcast.curves.sheet import MAX_ROWS, RUN, Row, Sheet, TooMuch
+from rollcast.curves.sheet import MAX_ROWS, RUN, Row, Sheet, refuse_above
 
 NAME = "MLflow folder"
 FILE_NAME = "MLflow metric file"
@@ -46,18 +46,16 @@ def read(log: LogFile) -> Sheet:
     """
     if not log.path.is_dir():
         values = _values_in(log.text)
-        return Sheet.from_rows(
-            FILE_NAME,
-            ({"step": step, TIME: at / 1000, log.path.name: value} for at, value, step in values),
-        )
+        name = log.path.name
+        rows = ({"step": step, TIME: at / 1000, name: value} for at, value, step in values)
+        return Sheet.from_rows(FILE_NAME, rows)
     metric_values: list[Value] = []
     called: dict[str, str] = {}
     num_left = MAX_FILE_BYTES
     for run in _run_folders(log.path):
-        name = run / _RUN_NAME
-        called[run.name] = (
-            LogFile(name, log.tell, max_bytes=4096).text.strip() if name.is_file() else run.name
-        )
+        called[run.name] = run.name
+        if (name_file := run / _RUN_NAME).is_file():
+            called[run.name] = LogFile(name_file, log.tell, max_bytes=4096).text.strip()
         files = list(islice((run / METRICS).rglob("*"), MAX_FILES + 1))
         if len(files) > MAX_FILES:
             raise UserError(f"{run}: holds more than {MAX_FILES:,} metrics; give the file of one")
@@ -68,8 +66,7 @@ def read(log: LogFile) -> Sheet:
                 (run.name, key, step, at, value) for at, value, step in _values_in(metric.text)
             ]
             num_left -= len(metric.content)
-            if len(metric_values) > MAX_ROWS:
-                raise TooMuch(f"holds more than {MAX_ROWS:,} values")
+            refuse_above(len(metric_values), MAX_ROWS, "values")
     # Each metric has a file of its own; in order of time their values are one log again.
     metric_values.sort(key=lambda item: item[3])
     names = distinct(called)

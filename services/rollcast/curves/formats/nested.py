@@ -1,13 +1,29 @@
-"""Nested objects as rows."""
+"""Values of JSON, and nested objects as rows."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from rollcast.curves.sheet import MAX_NAME_CHARS, Row
+from rollcast.curves.sheet import MAX_NAME_CHARS, Row, refuse_json
 
 MAX_FIELDS = 2_000
 """Fields of one row. A trainer logs a hundred."""
 _PLAIN_TYPES = frozenset({int, float, str, bool, type(None)})
+
+
+def json_object(text: str) -> Mapping[str, Any]:
+    """The object that a text is; empty if it is not one. Raises TooMuch."""
+    item = json_value(text)
+    return item if isinstance(item, dict) else {}
+
+
+def json_value(text: str) -> Any:
+    """The value that a text is; None if it is not JSON. Raises TooMuch."""
+    refuse_json(text)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def flat(nested: Mapping[str, Any]) -> Row:

@@ -5,14 +5,14 @@ that they printed.
 "nbformat": 4}
 """
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from rollcast.config.errors import UserError
 from rollcast.curves.formats.html_tables import html_tables, sheet_of_tables
 from rollcast.curves.formats.log_file import LogFile
-from rollcast.curves.sheet import Sheet, refuse_json
+from rollcast.curves.formats.nested import json_value
+from rollcast.curves.sheet import Sheet
 
 NAME = "notebook"
 PRINTED_NAME = "printed output of a notebook"
@@ -34,7 +34,10 @@ def read(log: LogFile, read_console: Callable[[LogFile], Sheet]) -> Sheet:
     `read_console`: reads a text as any other log. Raises UserError: the outputs hold neither, and
     how to get it.
     """
-    outputs = list(_outputs(_notebook(log)))
+    notebook = json_value(log.text)
+    if notebook is None:
+        raise UserError(f"{log.path}: is not a whole notebook; save it again")
+    outputs = list(_outputs(notebook))
     tables = [
         table
         for number, kind, text in outputs
@@ -49,18 +52,8 @@ def read(log: LogFile, read_console: Callable[[LogFile], Sheet]) -> Sheet:
     except UserError:
         raise UserError(
             f"{log.path}: no output in this notebook holds a pass rate or reward; save it with the "
-            "outputs of its "
-            "cells, or write trainer.state.log_history to a JSON file and give that"
+            "outputs of its cells, or write trainer.state.log_history to a JSON file and give that"
         ) from None
-
-
-def _notebook(log: LogFile) -> Any:
-    """Raises UserError: it is not JSON."""
-    refuse_json(log.text)
-    try:
-        return json.loads(log.text)
-    except (ValueError, RecursionError):
-        raise UserError(f"{log.path}: is not a whole notebook; save it again") from None
 
 
 def _outputs(notebook: Any) -> Iterator[tuple[int, str, str]]:

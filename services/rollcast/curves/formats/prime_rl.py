@@ -40,12 +40,8 @@ def read(log: LogFile) -> Sheet:
         if entry_match := _match_step(line):
             step = int(entry_match[1])
             line_numbers.append(number)
-            rows.append(
-                {
-                    "step": step,
-                    **{_name(key): value for key, value in _PART.findall(line, entry_match.end())},
-                }
-            )
+            pairs = _PART.findall(line, entry_match.end())
+            rows.append({"step": step, **{_name(key): value for key, value in pairs}})
         elif start_match := _BEGUN.search(line):
             evaluated = int(start_match[1]) if start_match[1] else step
         elif (entry_match := _EVALUATED.search(line)) and (
@@ -56,10 +52,9 @@ def read(log: LogFile) -> Sheet:
             at = step if evaluated is None else evaluated
             if step_match := _AT_STEP.search(line):
                 at = int(step_match[1])
-            values = {
-                f"eval/{entry_match[1]}/{_name(key)}": value
-                for key, value in _PART.findall(line[entry_match.end() : end])
-            }
+            prefix = f"eval/{entry_match[1]}"
+            pairs = _PART.findall(line[entry_match.end() : end])
+            values = {f"{prefix}/{_name(key)}": value for key, value in pairs}
             line_numbers.append(number)
             rows.append({"step": at, **values})
     return Sheet.from_rows(NAME, rows).with_titles(

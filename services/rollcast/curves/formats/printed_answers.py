@@ -111,25 +111,18 @@ class StepTimeline:
                 step in (0, self.steps[0]),
                 is_last,
             )
-        previous_index = next_index - 1
-        is_between = step >= self.steps[previous_index]
-        if not is_last and self.stretches[next_index] == self.stretches[previous_index]:
+        index = next_index - 1
+        loop_step = self.steps[index]
+        stretch = self.stretches[index]
+        is_between = step >= loop_step
+        if not is_last and self.stretches[next_index] == stretch:
             is_between = is_between and step <= self.steps[next_index]
         elif not is_last:
             # Here the loop's step goes back, so the line ends one stretch or begins the next one.
             is_between = is_between or step <= self.steps[next_index]
-        is_at = step in self.steps[previous_index : next_index + 1]
-        highest = self.highest_steps[previous_index]
-        return _Line(
-            line_index,
-            step,
-            self.steps[previous_index],
-            highest,
-            self.stretches[previous_index],
-            is_between,
-            is_at,
-            is_last,
-        )
+        is_at = step in self.steps[index : next_index + 1]
+        highest = self.highest_steps[index]
+        return _Line(line_index, step, loop_step, highest, stretch, is_between, is_at, is_last)
 
 
 def _unread(lines: list[_Line], is_regular: bool) -> Iterator[int]:
@@ -179,8 +172,8 @@ def _out_of_order(lines: list[_Line]) -> Iterator[int]:
 def _is_series(lines: list[_Line]) -> bool:
     """Whether the steps of lines rise by themselves, restarts of the loop aside."""
     num_falls = sum(
-        line.step < previous_line.step and line.stretch == previous_line.stretch
-        for previous_line, line in pairwise(lines)
+        later.step < earlier.step and later.stretch == earlier.stretch
+        for earlier, later in pairwise(lines)
     )
     # Two steps could be of any two lines. The steps of unrelated answers fall half the time, those
     # of a loop hardly.

@@ -96,8 +96,7 @@ def read_sheet(source: str, tell: Tell, *, is_growing: bool = False) -> Sheet:
         raise UserError(f"{source}: {error}; give the evaluations only") from None
     raise UserError(
         f"run folder {source}: holds no {EVALUATIONS}; give the folder of one run, of Rollcast, "
-        "TensorBoard, W&B, "
-        "MLflow or TRL"
+        "TensorBoard, W&B, MLflow or TRL"
     )
 
 

@@ -10,7 +10,7 @@ headings only, or several below one.
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, starmap
 
 from rollcast.curves.columns.names import measures_success
 from rollcast.curves.formats.console_lines import (
@@ -47,11 +47,8 @@ def lines_below_headings(text: str, num_other_steps: int = 0) -> ChosenLines:
     ones.
     """
     lines = text.split("\n")
-    headings = [
-        console_line
-        for number, line in enumerate(lines, 1)
-        if (console_line := parse_heading(number, line)) is not None
-    ]
+    numbered_lines = enumerate(lines, 1)
+    headings = [line for line in starmap(parse_heading, numbered_lines) if line is not None]
     form = _rising_form(headings)
     by_number = {heading.number: heading for heading in headings if heading.form == form}
     has_steps = any("epoch" not in heading.row for heading in by_number.values())

@@ -21,9 +21,10 @@ from rollcast.curves.formats.wire_format import (
     WIRE_FIXED64,
     WIRE_VARINT,
     fields,
+    payloads,
     to_signed,
 )
-from rollcast.curves.sheet import MAX_NAME_CHARS, MAX_ROWS, Row, Sheet, TooMuch
+from rollcast.curves.sheet import MAX_NAME_CHARS, MAX_ROWS, Row, Sheet, refuse_above
 
 NAME = "TensorBoard event file"
 FILE_MARK = "tfevents"
@@ -88,8 +89,7 @@ def _rows(contents: list[bytes], log: LogFile) -> Iterator[Row]:
                 )
                 break
             num_events += 1
-            if num_events > MAX_ROWS:
-                raise TooMuch(f"holds more than {MAX_ROWS:,} events")
+            refuse_above(num_events, MAX_ROWS, "events")
             try:
                 step, at, scalars = _event(view[start:end])
             except (ValueError, struct.error):
@@ -113,20 +113,16 @@ def _records(content: memoryview) -> Iterator[tuple[int, int]]:
     """The beginning and end of each record; the end is -1 if the record is unfinished."""
     at = 0
     footer_bytes = 4
-    while at < len(content):
-        if len(content) - at < HEADER.size:
-            yield at, -1
-            return
+    while len(content) - at >= HEADER.size:
         length, checksum = HEADER.unpack_from(content, at)
         start = at + HEADER.size
-        if (
-            masked_crc32c(bytes(content[at : at + 8])) != checksum
-            or length > len(content) - start - footer_bytes
-        ):
-            yield at, -1
-            return
+        is_whole = length <= len(content) - start - footer_bytes
+        if masked_crc32c(bytes(content[at : at + 8])) != checksum or not is_whole:
+            break
         yield start, start + length
         at = start + length + footer_bytes
+    if at < len(content):
+        yield at, -1
 
 
 def _event(message: memoryview) -> tuple[int, float, dict[str, float]]:
@@ -140,8 +136,8 @@ def _event(message: memoryview) -> tuple[int, float, dict[str, float]]:
         elif (number, kind) == (2, WIRE_VARINT):
             step = to_signed(value)
         elif (number, kind) == (5, WIRE_BYTES):
-            for summary_number, summary_kind, summary, _ in fields(payload):
-                if (summary_number, summary_kind) == (1, WIRE_BYTES) and len(scalars) < MAX_FIELDS:
+            for summary in payloads(payload, 1):
+                if len(scalars) < MAX_FIELDS:
                     tag, scalar = _scalar(summary)
                     if scalar is not None:
                         scalars[tag] = scalar

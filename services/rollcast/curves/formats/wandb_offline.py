@@ -15,7 +15,7 @@ from enum import IntEnum
 from rollcast.curves.amounts import format_count
 from rollcast.curves.formats.log_file import LogFile
 from rollcast.curves.formats.nested import MAX_FIELDS, flat
-from rollcast.curves.formats.wire_format import WIRE_BYTES, fields
+from rollcast.curves.formats.wire_format import WIRE_BYTES, fields, payloads
 from rollcast.curves.sheet import Row, Sheet, TooMuch, refuse_json
 
 NAME = "offline run of W&B"
@@ -52,12 +52,8 @@ def rows(log: LogFile) -> Iterator[Row]:
     for record in _records(log.content):
         try:
             # Field 2 of a record is an entry of the history.
-            payloads = [
-                payload
-                for number, kind, payload, _ in fields(record)
-                if (number, kind) == (2, WIRE_BYTES)
-            ]
-            history_rows = [row for part in payloads if (row := _history(part))]
+            entries = list(payloads(record, 2))
+            history_rows = list(filter(None, map(_history, entries)))
         # TooMuch is a ValueError, but a limit refuses the whole file and not one record.
         except TooMuch:
             raise
@@ -106,9 +102,9 @@ def _records(content: bytes) -> Iterator[memoryview]:
 
 def _history(message: memoryview) -> Row:
     row: Row = {}
-    for number, kind, payload, _ in fields(message):
-        # Numbers of the fields for an entry of the history, and for a value in it
-        if (number, kind) == (1, WIRE_BYTES) and len(row) < MAX_FIELDS:
+    # Field 1 of an entry of the history is a value in it.
+    for payload in payloads(message, 1):
+        if len(row) < MAX_FIELDS:
             name, text = _item(payload)
             refuse_json(text)
             logged_value = json.loads(text) if text else None

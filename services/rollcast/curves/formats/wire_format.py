@@ -38,6 +38,13 @@ def fields(message: memoryview) -> Iterator[tuple[int, int, memoryview, int]]:
         at += length
 
 
+def payloads(message: memoryview, number: int) -> Iterator[memoryview]:
+    """The bytes of each field of that number. Raises ValueError as `fields`."""
+    for field_number, kind, payload, _ in fields(message):
+        if (field_number, kind) == (number, WIRE_BYTES):
+            yield payload
+
+
 def _varint(message: memoryview, at: int) -> tuple[int, int]:
     value = 0
     # Seven bits a byte: ten bytes hold 64 bits

@@ -7,7 +7,7 @@ same places, and their steps rise.
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 _NUMBER = re.compile(
@@ -17,20 +17,19 @@ _NAME = re.compile(r"[A-Za-z_][\w./@-]{0,120}")
 _JOINING_WORDS = {"and", "with", "is", "was", "of", "at", "a", "an", "the"}
 
 
-def repeated_forms(
-    lines: Iterable[str], steps_in: Callable[[str], tuple[int, ...]], form: Callable[[str], str]
-) -> set[str]:
-    """Forms of at least five lines with steps that rise. `form`: a line without its numbers."""
+def repeated_forms(lines: Iterable[tuple[str, tuple[int, ...]]]) -> set[str]:
+    """Forms of at least five lines with steps that rise. `lines`: the form, which is the line
+    without its numbers, and the steps of each.
+    """
     steps_by_form: dict[str, list[tuple[int, ...]]] = defaultdict(list)
-    for line in lines:
-        if steps := steps_in(line):
-            steps_by_form[form(line)].append(steps)
+    for form, steps in lines:
+        steps_by_form[form].append(steps)
     forms = set()
-    for line_form, form_steps in steps_by_form.items():
+    for form, form_steps in steps_by_form.items():
         num_falls = sum(later <= earlier for earlier, later in pairwise(form_steps))
         # Share of lines whose step may not be above the one before it: after a restart, say
         if len(set(form_steps)) >= 5 and num_falls <= 0.25 * len(form_steps):
-            forms.add(line_form)
+            forms.add(form)
     return forms
 
 

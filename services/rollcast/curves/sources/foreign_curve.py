@@ -112,12 +112,8 @@ class ForeignCurve:
         for at, value in zip(pass_rate.times, pass_rate.values, strict=True):
             hours = _value_at(compute, at)
             mark = value if queries.step is None else _value_at(steps, at)
-            if (
-                hours is None
-                or mark is None
-                or mark == progress.mark
-                or at - progress.evaluated_at < self._spacing(progress, at)
-            ):
+            is_close = at - progress.evaluated_at < self._spacing(progress, at)
+            if hours is None or mark is None or mark == progress.mark or is_close:
                 continue
             progress = replace(progress, mark=mark, evaluated_at=at)
             try:
@@ -158,9 +154,6 @@ def _value_at(series: Series | None, at: float) -> float | None:
     """The value at that very instant."""
     if series is None:
         return None
-    sample_index = bisect.bisect_left(series.times, at)
-    return (
-        series.values[sample_index]
-        if sample_index < len(series.times) and series.times[sample_index] == at
-        else None
-    )
+    index = bisect.bisect_left(series.times, at)
+    is_there = index < len(series.times) and series.times[index] == at
+    return series.values[index] if is_there else None

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from rollcast.config.connections import Http
 from rollcast.connections.http import local_url
@@ -37,6 +38,8 @@ _STATUS_FIELDS = {
     trainer_metrics.BUDGET_DEVICE_HOURS.name: "budget_device_hours",
 }
 _STALENESS_BUCKET = f"{trainer_metrics.STALENESS.name}_bucket"
+EVALUATION_LABELS = ("run", "dataset", "incarnation", "step")
+"""They identify an evaluation."""
 EVALUATION_NAMES = tuple(_EVALUATION_FIELDS)
 STATUS_NAMES = (
     *_STATUS_FIELDS,
@@ -96,19 +99,14 @@ def interpret(samples: Iterable[Sample], *, at: float) -> Reading:
     The gauges of one evaluation have the same labels.
     """
     reading = Reading()
-    parts: dict[tuple[str, str, str, str], dict[str, float]] = {}
+    parts: dict[tuple[str, ...], dict[str, float]] = {}
     for sample in samples:
         labels = sample.labels
         run = labels.get("run", "")
         if not run:
             continue
         if sample.name in _EVALUATION_FIELDS:
-            key = (
-                run,
-                labels.get("dataset", ""),
-                labels.get("incarnation", ""),
-                labels.get("step", ""),
-            )
+            key = tuple(labels.get(name, "") for name in EVALUATION_LABELS)
             parts.setdefault(key, {})[_EVALUATION_FIELDS[sample.name]] = sample.value
         elif math.isfinite(sample.value):
             _note_status(reading, run, sample.name, labels, sample.value)
@@ -116,22 +114,11 @@ def interpret(samples: Iterable[Sample], *, at: float) -> Reading:
         if "pass_rate" not in values or "compute" not in values:
             reading.skipped["incomplete"] += 1
             continue
+        quantities: dict[str, Any] = dict.fromkeys(_EVALUATION_FIELDS.values()) | values
+        share = graded_share(quantities.pop("num_prompts"), quantities.pop("asked_prompts"))
         try:
             evaluation = CurvePoint(
-                run=run,
-                dataset=dataset,
-                incarnation=int(incarnation),
-                step=int(step),
-                pass_rate=values["pass_rate"],
-                compute=values["compute"],
-                standard_error=values.get("standard_error"),
-                trained_tokens=values.get("trained_tokens"),
-                samples=values.get("samples"),
-                at=at,
-                truncation_ratio=values.get("truncation_ratio"),
-                start_up=values.get("start_up"),
-                devices=values.get("devices"),
-                graded_share=graded_share(values.get("num_prompts"), values.get("asked_prompts")),
+                run, dataset, int(incarnation), int(step), at=at, graded_share=share, **quantities
             )
             reading.evaluations.append(validate_evaluation(evaluation))
         except ValueError:
@@ -146,10 +133,10 @@ def _note_status(
         setattr(reading.status.setdefault(run, TrainerStatus()), _STATUS_FIELDS[name], value)
         return
     try:
+        # Several pages may hold a series of this run, and their counts add up.
         if name == _STALENESS_BUCKET:
             buckets = reading.status.setdefault(run, TrainerStatus()).staleness
             bound = float(labels.get("le", ""))
-            # Several pages may hold a series of this run, and their counts add up.
             buckets[bound] = buckets.get(bound, 0.0) + value
         elif name == trainer_metrics.GROUP_SIGNALS.name:
             signals = reading.status.setdefault(run, TrainerStatus()).group_signals

@@ -9,7 +9,12 @@ from pydantic import SecretStr
 from rollcast.config.curve_sources import CurveQueries
 from rollcast.curves.evaluations import Reading
 from rollcast.curves.sources.foreign_curve import ForeignCurve
-from rollcast.curves.sources.metrics_page import EVALUATION_NAMES, STATUS_NAMES, interpret
+from rollcast.curves.sources.metrics_page import (
+    EVALUATION_LABELS,
+    EVALUATION_NAMES,
+    STATUS_NAMES,
+    interpret,
+)
 from rollcast.telemetry import evaluation_metrics
 from rollcast.telemetry.prometheus_reader import MAX_INSTANTS, Prometheus, SourceAway
 
@@ -20,8 +25,7 @@ remote write."""
 LONGEST_SCRAPE_SECONDS = 60.0
 """A sample has the time at which its scrape began, but appears when the scrape has ended or was
 written remotely."""
-_EVALUATION = "run, dataset, incarnation, step"
-"""The labels that identify an evaluation."""
+_EVALUATION = ", ".join(EVALUATION_LABELS)
 FINEST_SECONDS = 5
 """Least distance of the instants at which the first scrape of an evaluation is looked for."""
 
@@ -100,14 +104,9 @@ class PrometheusQueries:
 
         If Prometheus cannot answer, they keep the time of this look.
         """
-        reading_keys = {(item.run, *item.key) for item in reading.evaluations}
-        dated_keys = self._dated_keys
-        self._dated_keys = reading_keys if is_whole else dated_keys | reading_keys
-        new = [
-            index
-            for index, item in enumerate(reading.evaluations)
-            if (item.run, *item.key) not in dated_keys
-        ]
+        keys = [(item.run, *item.key) for item in reading.evaluations]
+        new = [index for index, key in enumerate(keys) if key not in self._dated_keys]
+        self._dated_keys = set(keys) if is_whole else self._dated_keys | set(keys)
         try:
             first = self._first_scrapes(window_seconds, now_seconds) if new else {}
         except SourceAway:
@@ -134,7 +133,7 @@ class PrometheusQueries:
             scraped = f"timestamp({readings})[{math.ceil(window_seconds)}s:{resolution}s]"
             scrape_times: dict[tuple[str, ...], float] = {}
             for sample in self._prometheus.query(f"min_over_time({scraped})"):
-                key = tuple(sample.labels.get(label, "") for label in _EVALUATION.split(", "))
+                key = tuple(sample.labels.get(label, "") for label in EVALUATION_LABELS)
                 # An evaluation may have several series, one for each address from which it was
                 # scraped.
                 scrape_times[key] = min(sample.value, scrape_times.get(key, math.inf))
@@ -152,7 +151,6 @@ def _new_within(evaluations: str, seconds: int) -> str:
     """
     series = f"last_over_time({evaluations}[{OVERLAP_SECONDS:.0f}s])"
     return (
-        f"{series} and on({_EVALUATION}) "
-        f"({series} unless on(__name__, {_EVALUATION}) last_over_time("
-        f"{evaluations}[{OVERLAP_SECONDS:.0f}s] offset {seconds}s))"
+        f"{series} and on({_EVALUATION}) ({series} unless on(__name__, {_EVALUATION}) "
+        f"last_over_time({evaluations}[{OVERLAP_SECONDS:.0f}s] offset {seconds}s))"
     )

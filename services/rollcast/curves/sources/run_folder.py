@@ -12,7 +12,7 @@ from rollcast.curves.evaluations import (
     RunHistory,
     validate_evaluation,
 )
-from rollcast.curves.sources.run_terms import terms_of_folder
+from rollcast.curves.sources.run_terms import with_terms
 from rollcast.runfolder.files import BEFORE, EVALUATIONS, INCARNATIONS
 from rollcast.runfolder.folder import check_format
 from rollcast.runfolder.record_file import RecordFile
@@ -23,6 +23,12 @@ from rollcast.runfolder.records import (
     read_record,
 )
 from rollcast.telemetry.evaluation_metrics import is_own_curve
+
+_SAME_NAMES = (
+    "dataset", "incarnation", "step", "pass_rate", "standard_error", "trained_tokens", "samples",
+    "truncation_ratio", "devices", "graded_share",
+)  # fmt: skip
+"""Fields of a point that a record has under the same name."""
 
 
 class RunFolder:
@@ -108,27 +114,16 @@ def history_of_folder(folder: Path, run: str | None) -> tuple[RunHistory, int, i
             log.add(item)
     sorted_log = log.sorted_out()
     if not any(item.step > 0 and item.compute > 0 for item in sorted_log.curve_points):
-        incomplete = (
-            f", apart from {incomplete_points(sorted_log.num_incomplete)}"
-            if sorted_log.num_incomplete
-            else ""
-        )
+        incomplete = ""
+        if sorted_log.num_incomplete:
+            incomplete = f", apart from {incomplete_points(sorted_log.num_incomplete)}"
         raise UserError(
             f"run folder {folder}: holds no evaluation after the first step{incomplete}; train it "
             "for longer"
         )
-    terms = terms_of_folder(folder, len(sorted_log.curve_points))
-    history = RunHistory(
-        name,
-        sorted_log.curve_points,
-        num_incomplete=sorted_log.num_incomplete,
-        budget_steps=terms.budget.steps,
-        budget_device_hours=terms.budget.device_hours,
-        end_reason=terms.end_reason,
-        last_advice=terms.last_advice,
-        kept_checkpoints=terms.kept_checkpoints,
-    )
-    return history, reading.skipped.total(), sorted_log.num_lost
+    num_incomplete = sorted_log.num_incomplete
+    history = RunHistory(name, sorted_log.curve_points, num_incomplete=num_incomplete)
+    return with_terms(history, folder), reading.skipped.total(), sorted_log.num_lost
 
 
 def spent_before(folder: Path) -> BeforeRecord | None:
@@ -144,21 +139,11 @@ def make_point(record: EvaluationRecord, run: str, now_seconds: float) -> CurveP
 
     Raises ValueError if a value is out of bounds.
     """
-    return validate_evaluation(
-        CurvePoint(
-            run=run,
-            dataset=record.dataset,
-            incarnation=record.incarnation,
-            step=record.step,
-            pass_rate=record.pass_rate,
-            compute=record.compute_device_hours,
-            standard_error=record.standard_error,
-            trained_tokens=record.trained_tokens,
-            samples=record.samples,
-            at=now_seconds if record.at is None else record.at,
-            truncation_ratio=record.truncation_ratio,
-            start_up=record.start_up_device_hours,
-            devices=record.devices,
-            graded_share=record.graded_share,
-        )
+    point = CurvePoint(
+        run=run,
+        compute=record.compute_device_hours,
+        start_up=record.start_up_device_hours,
+        at=now_seconds if record.at is None else record.at,
+        **{name: getattr(record, name) for name in _SAME_NAMES},
     )
+    return validate_evaluation(point)
