@@ -19,10 +19,10 @@ import torch
 
 from rollcast.generator.vllm import plugin
 from rollcast.generator.vllm.adapter import PolicyAdapter
+from rollcast.generator.vllm.cpu.experts import pack_again
 from rollcast.generator.vllm.engine_folder import end_with_generator
 from rollcast.generator.vllm.engine_start import RoutingShape, has_gpus
 from rollcast.generator.vllm.expert_stacks import load_stacks_whole
-from rollcast.generator.vllm.experts_on_cpu import pack_again
 from rollcast.generator.vllm.latent_attention import derive_again
 from rollcast.generator.vllm.steps import EngineCounts, KvRebuild, StepObserver
 from rollcast.weights.receiver.host_memory import SharedVersion, in_host_memory
