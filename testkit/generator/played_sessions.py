@@ -27,8 +27,8 @@ async def play_session(
     session = await claim_next_session(endpoint)
     async with make_client(endpoint, session) as client:
         await program(client, session)
-    session.reward = reward
-    session.end_report = ""
+    session.note_reward(reward)
+    session.note_end("")
     await asyncio.wait_for(running, 60)
     await endpoint.engine.observe()
     return sampler, sampler.rollout()

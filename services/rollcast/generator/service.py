@@ -24,7 +24,7 @@ from socket import socket
 from typing import TypeVar
 
 from rollcast.chat.check import check_chat_format
-from rollcast.config.connections import Http, Rpc
+from rollcast.config.connections import Rpc
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
 from rollcast.config.out_of_memory import OutOfMemory
@@ -32,14 +32,14 @@ from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Generator
 from rollcast.config.tasks import Tasks
-from rollcast.connections.http import HttpServer, listen, local_url, service_routes
+from rollcast.connections.http import listen
 from rollcast.connections.port_files import publish_port
 from rollcast.environments.of_run import missing_in_cluster
 from rollcast.generator.claims import ClaimLoop
-from rollcast.generator.endpoint.application import GUARDED_HERE, EndpointApplication
 from rollcast.generator.endpoint.make import check_harnesses, make_sessions
+from rollcast.generator.endpoint.make import serve as serve_http
 from rollcast.generator.endpoint.sessions import Sessions
-from rollcast.generator.endpoint.single_calls import SingleCalls
+from rollcast.generator.endpoint.single_calls import serve_single_calls
 from rollcast.generator.episodes.make import episode_parts
 from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.grading import GradingThreads, check_grading
@@ -124,9 +124,15 @@ async def _serve(
         stopping,
     )
     standing = Standing()
-    sessions = make_sessions(config.model, config.tasks, config.http, exporter)
-    endpoint = None if sessions is None else EndpointApplication(sessions)
-    http = _start_http(config.http, listener, exporter, standing, endpoint, sessions)
+    sessions = make_sessions(config.model, config.tasks, config.http)
+    http = serve_http(
+        config.http,
+        listener,
+        exporter,
+        sessions,
+        ready=standing.ready,
+        started=standing.startup_status,
+    )
     key = new_key()
     starting = asyncio.create_task(report_starting(config.rpc, key))
     checking = asyncio.create_task(_check_episodes(config.model, config.tasks))
@@ -139,10 +145,8 @@ async def _serve(
             slots, episodes = _slots_and_episodes(
                 config.generator, config.recipe, config.model, config.tasks, engine, exporter
             )
-            if endpoint is not None and sessions is not None and episodes is not None:
-                endpoint.single_calls = SingleCalls(
-                    engine, episodes, sessions, config.recipe, num_slots=slots.total
-                )
+            if sessions is not None and episodes is not None:
+                serve_single_calls(sessions, engine, episodes, config.recipe, slots.total)
             log.info(
                 "engine ready",
                 threads=engine.num_threads,
@@ -171,26 +175,6 @@ async def _serve(
         starting.cancel()
         checking.cancel()
         http.stop()
-
-
-def _start_http(
-    settings: Http,
-    listener: socket,
-    exporter: Exporter,
-    standing: Standing,
-    endpoint: EndpointApplication | None,
-    sessions: Sessions | None,
-) -> HttpServer:
-    """Probes, metrics and, if the run has harnesses, their endpoint."""
-    routes = () if endpoint is None else endpoint.routes()
-    application = service_routes(
-        exporter.render, standing.ready, started=standing.startup_status, routes=routes
-    )
-    http = HttpServer(application, listener, settings, guarded=GUARDED_HERE)
-    http.start()
-    if sessions is not None:
-        sessions.url = local_url(settings, http.port)
-    return http
 
 
 def _slots_and_episodes(

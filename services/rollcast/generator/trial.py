@@ -24,11 +24,10 @@ from rollcast.config.model import Model
 from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig, load_run_config
 from rollcast.config.tasks import Tasks
-from rollcast.connections.http import HttpServer, listen, local_url, service_routes
+from rollcast.connections.http import listen
 from rollcast.environments.episode_tasks import make_episode_task
-from rollcast.generator.endpoint.application import GUARDED_HERE, EndpointApplication
-from rollcast.generator.endpoint.make import make_sessions
-from rollcast.generator.endpoint.single_calls import SingleCalls
+from rollcast.generator.endpoint.make import make_sessions, serve
+from rollcast.generator.endpoint.single_calls import serve_single_calls
 from rollcast.generator.episodes.make import episode_parts
 from rollcast.generator.grading import Graded, GradingThreads
 from rollcast.generator.samplers import Sampler, Samplers
@@ -140,31 +139,19 @@ async def make_samplers(
     """
     num_slots = max(16, recipe.most_rollouts_per_prompt)
     kv_tokens = engine.full_rollouts * model.max_length
-    sessions = make_sessions(model, tasks, http_settings, exporter)
+    sessions = make_sessions(model, tasks, http_settings)
     parts = episode_parts(model, tasks, num_slots=num_slots, kv_tokens=kv_tokens, exporter=exporter)
     if parts is None:
         yield Samplers(engine)
         return
-    try:
-        if sessions is None:
-            yield Samplers(engine, parts)
-            return
-        endpoint = EndpointApplication(sessions)
-        endpoint.single_calls = SingleCalls(engine, parts, sessions, recipe, num_slots=num_slots)
-        listener = listen(http_settings.bind, 0, setting="http.bind")
-        application = service_routes(
-            exporter.render, lambda: (True, "ok"), routes=endpoint.routes()
-        )
-        http = HttpServer(application, listener, http_settings, guarded=GUARDED_HERE)
-        http.start()
-        sessions.url = local_url(http_settings, http.port)
-        try:
-            yield Samplers(engine, parts, sessions)
-        finally:
-            await sessions.close()
-            http.stop()
-    finally:
-        await parts.close()
+    async with contextlib.AsyncExitStack() as closing:
+        closing.push_async_callback(parts.close)
+        if sessions is not None:
+            serve_single_calls(sessions, engine, parts, recipe, num_slots)
+            listener = listen(http_settings.bind, 0, setting="http.bind")
+            closing.callback(serve(http_settings, listener, exporter, sessions).stop)
+            closing.push_async_callback(sessions.close)
+        yield Samplers(engine, parts, sessions)
 
 
 def make_task(recipe: Recipe, system: str | None, number: int, item: TokenizedPrompt) -> PromptTask:

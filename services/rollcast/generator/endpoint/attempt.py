@@ -25,8 +25,8 @@ from rollcast.environments.traces import (
     TraceDisagreementError,
     UnusableTraceError,
 )
-from rollcast.generator.endpoint.session import HarnessSession, SessionTask
-from rollcast.generator.endpoint.sessions import Sessions, row_json
+from rollcast.generator.endpoint.session import HarnessSession
+from rollcast.generator.endpoint.sessions import Sessions
 from rollcast.generator.episodes.base_attempt import BaseAttempt
 from rollcast.generator.episodes.parts import (
     MAX_SET_UP_SLOT_SECONDS,
@@ -64,16 +64,8 @@ class HarnessAttempt(BaseAttempt):
         self._settings: SessionEnvironment = settings
         self._join = find_join(settings)
         self._sessions = sessions
-        session_task = SessionTask(
-            environment=self._name,
-            limits=self._limits,
-            sampling=task.sampling,
-            max_tokens=task.length.max_tokens,
-            row=row_json(task.reference),
-            rewards=not task.verifier,
-        )
-        self.session = HarnessSession(session_task, settings, parts, self.record)
-        self.session.start = start
+        self.session = HarnessSession(task, settings, parts, self.record, start)
+        self._program_rewards = not task.verifier
         self._own_numbers: Mapping[Any, Any] = {}
         """Of the program's trace, not checked."""
 
@@ -131,7 +123,7 @@ class HarnessAttempt(BaseAttempt):
             self.session.drop_unread(untrained)
             if not self.record.turns:
                 raise EnvironmentFailedError(self._why_no_turn(program))
-            if self.session.task.rewards:
+            if self._program_rewards:
                 self.stage = "reward"
                 self.graded = self._reward()
             self.record.metrics = self._parts.bound_metrics(self._name, self._own_numbers)
@@ -142,7 +134,7 @@ class HarnessAttempt(BaseAttempt):
             if program is not None:
                 # In the background: a program may take long to end, and a hand-over must not wait
                 # for it.
-                self._parts.run_in_background(self._sessions.end(program))
+                self._parts.run_in_background(self._sessions.programs.end(program))
             await self._close_and_wait()
             # Turns that are sampled at the same time count one by one, so that their sum may exceed
             # the elapsed time.
@@ -168,7 +160,7 @@ class HarnessAttempt(BaseAttempt):
             else:
                 reason = f"was not started within {self._settings.reset_seconds:g} seconds"
             raise EnvironmentFailedError(reason) from None
-        session.clock.deadline = time.monotonic() + self._limits.max_seconds
+        session.clock.start()
         return program
 
     async def _wait_for_end(self, program: SessionProgram | None) -> EpisodeEnd:
@@ -241,14 +233,14 @@ class HarnessAttempt(BaseAttempt):
         """The end of an episode whose reward is the posted one, or 0, or a verifier's."""
         self._parts.exporter.add(episode_metrics.ENDPOINT_MISTAKES, environment=self._name)
         if self.session.reward is None:
-            self.session.reward = self._settings.reward_range[0]
+            self.session.note_reward(self._settings.reward_range[0])
         return self._classify_end("", "")
 
     def _seconds_to_grade(self) -> float:
         """How long a program that gives the reward may go on after the episode's time, without
         sampling.
         """
-        gives_reward = self.session.task.rewards or self._join is not None
+        gives_reward = self._program_rewards or self._join is not None
         return self._settings.call_seconds if gives_reward else 0.0
 
     def _apply_trace(
@@ -265,7 +257,7 @@ class HarnessAttempt(BaseAttempt):
         if trace is None:
             reason = program.last_lines or "it did not end"
             raise UnusableEpisodeError(f"gave no reward after its budget was over: {reason}")
-        self.session.reward = trace.reward
+        self.session.note_reward(trace.reward)
         self._own_numbers = trace.metrics
         histories = self.session.histories
         # An answer that no client read is missing from the trace.

@@ -8,13 +8,11 @@ the turn: two requests never extend the same tokens.
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rollcast.chat.base import ChatMessage, ToolSchema
-from rollcast.generator.endpoint.histories import RecordedTurn
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.sequence import SequenceSampler, TurnEnds
@@ -43,8 +41,6 @@ class PendingTurn:
     """The sequence in which a request's turn is sampled."""
 
     sequence: int
-    history_digest: bytes
-    """Digest of the history that it answers."""
     follows: int | None = None
     """Number of the recorded turn that the history continues. None = no recorded turn, or
     tokens."""
@@ -172,43 +168,3 @@ def render_prompt(
 def template_error(error: Exception) -> RefusedRequestError:
     """The refusal of messages that cannot be rendered."""
     return RefusedRequestError(f"messages: the chat template rejects them: {str(error)[:300]}")
-
-
-def begin_sequence(session: HarnessSession, prompt: list[int], reason: str) -> int:
-    """Begin a sequence; `reason` is counted if it is a further one.
-
-    Raises RefusedRequestError if it is too long.
-    """
-    record = session.record
-    if len(prompt) >= session.parts.max_sequence_tokens:
-        raise session.refuse_too_long(f"a history of {len(prompt)} tokens")
-    start = session.start
-    session.start = None
-    if record.sequences:
-        session.count_sequence(reason)
-    elif start is not None:
-        if start.sequence_prompt(start, record.task_prompt).tolist() == prompt:
-            return record.begin_sequence(prompt, start)
-        session.parts.note_discarded(session.task.environment, start.num_tokens)
-    return record.begin_sequence(prompt)
-
-
-def extend_sequence(session: HarnessSession, turn: RecordedTurn, added_tokens: list[int]) -> int:
-    """Give tokens to the sequence of a turn, which is its last.
-
-    Raises RefusedRequestError if none would be left.
-    """
-    record = session.record
-    sequence = record.turns[turn.number].sequence
-    if record.remaining_tokens(sequence) <= len(added_tokens):
-        num_tokens = record.sequences[sequence].num_tokens + len(added_tokens)
-        raise session.refuse_too_long(f"a history of {num_tokens} tokens")
-    turn.is_extended = True
-    record.record_answer(
-        turn.number,
-        tool_calls=record.turns[turn.number].tool_calls,
-        malformed_calls=record.turns[turn.number].malformed_calls,
-        environment_seconds=time.monotonic() - turn.answered_at,
-    )
-    record.sequences[sequence].completion.given_token_ids += added_tokens
-    return sequence

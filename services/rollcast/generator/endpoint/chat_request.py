@@ -14,9 +14,7 @@ from rollcast.chat.messages import assistant_message
 from rollcast.generator.endpoint.call import (
     PendingTurn,
     TurnAnswer,
-    begin_sequence,
     check_renderable,
-    extend_sequence,
     render_prompt,
     template_error,
 )
@@ -78,15 +76,11 @@ class ChatRequest:
         if environment_tokens is None:  # the format does not extend the turn
             return self._match_tokens(session, self._reason(session, "format"), turn)
         if turn.is_extended or turn.is_abandoned:
-            return self._begin_sequence(
-                session,
-                [*tokens_before, *sampled, *environment_tokens],
-                self._reason(session, "forked"),
-                turn.number,
-            )
-        return PendingTurn(
-            extend_sequence(session, turn, environment_tokens), self.digests[-1], turn.number
-        )
+            prompt = [*tokens_before, *sampled, *environment_tokens]
+            sequence = session.begin_sequence(prompt, self._reason(session, "forked"))
+        else:
+            sequence = session.extend_sequence(turn, environment_tokens)
+        return PendingTurn(sequence, turn.number)
 
     def answer(
         self, session: HarnessSession, pending_turn: PendingTurn, number: int, finish: Finish
@@ -107,7 +101,7 @@ class ChatRequest:
         session.histories.add(
             RecordedTurn(
                 number,
-                pending_turn.history_digest,
+                self.digests[-1],
                 tuple(call["id"] for call in message.get("tool_calls", ())),
                 time.monotonic(),
                 pending_turn.follows,
@@ -141,24 +135,9 @@ class ChatRequest:
         recorded one.
         """
         prompt = render_prompt(session, self.messages, self.tools)
-        longest_match = session.histories.longest_of_tokens(prompt)
-        if longest_match is not None:
-            followed, length = longest_match
-            followed.has_followers = True
-            if not (followed.is_extended or followed.is_abandoned):
-                return PendingTurn(
-                    extend_sequence(session, followed, prompt[length:]),
-                    self.digests[-1],
-                    followed.number,
-                )
-        return self._begin_sequence(
-            session, prompt, reason, None if followed is None else followed.number
-        )
-
-    def _begin_sequence(
-        self, session: HarnessSession, prompt: list[int], reason: str, follows: int | None = None
-    ) -> PendingTurn:
-        return PendingTurn(begin_sequence(session, prompt, reason), self.digests[-1], follows)
+        sequence, matched_turn = session.match_tokens(prompt, new=reason, forked=reason)
+        followed = matched_turn or followed
+        return PendingTurn(sequence, None if followed is None else followed.number)
 
     def _reason(self, session: HarnessSession, otherwise: str) -> str:
         return "retried" if session.histories.was_asked(self.digests[-1]) else otherwise

@@ -3,6 +3,7 @@ plays.
 """
 
 import asyncio
+import json
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -43,9 +44,10 @@ class SessionPrograms:
             source = self._sources[settings.name] = find_kind(settings).start(
                 settings, self._surroundings
             )
+        row = json.dumps(json.loads(session.task.reference))  # on one line
         run = session.task.sampling
         sampling = {"temperature": run.temperature, "top_p": run.top_p, "top_k": run.top_k}
-        program = await source.start(session.task.row, session_description, sampling)
+        program = await source.start(row, session_description, sampling)
         self._running.add(program)
         return program
 

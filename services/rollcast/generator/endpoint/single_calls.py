@@ -7,7 +7,6 @@ session (any thread) -> turn: waits for its place -> sampled as in any session
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 
@@ -16,7 +15,7 @@ import numpy as np
 from rollcast.config.environments.harness import HarnessEnvironment
 from rollcast.config.recipe import Recipe
 from rollcast.generator.endpoint.refusals import RefusedRequestError
-from rollcast.generator.endpoint.session import HarnessSession, SessionTask
+from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.endpoint.sessions import Sessions
 from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.episodes.record import EpisodeRecord
@@ -41,7 +40,7 @@ class SingleSession(HarnessSession):
     def __init__(
         self,
         calls: "SingleCalls",
-        task: SessionTask,
+        task: PromptTask,
         parts: EpisodeParts,
         record: EpisodeRecord,
         episode: HarnessSession | None,
@@ -97,7 +96,6 @@ class SingleCalls:
         parts: EpisodeParts,
         sessions: Sessions,
         recipe: Recipe,
-        *,
         num_slots: int,
     ) -> None:
         self._engine = engine
@@ -106,7 +104,7 @@ class SingleCalls:
         # Calls that sample at the same time
         self._max_calls = max(1, min(8, num_slots // SLOTS_FOR_EACH))
         self._places = asyncio.Semaphore(self._max_calls)
-        self._limits = EpisodeTask(
+        limits = EpisodeTask(
             ENVIRONMENT, "[]", max_turns=1, max_seconds=recipe.episodes.max_seconds
         )
         self._task = PromptTask(
@@ -122,21 +120,14 @@ class SingleCalls:
             length=LengthBudget(max_tokens=recipe.max_completion_tokens),
             verifier="",
             reference="{}",
-            episode=self._limits,
+            episode=limits,
         )
 
     def session(self, episode: HarnessSession | None = None) -> HarnessSession:
         """A session for one request; `episode`: that of the program which asks."""
-        task = SessionTask(
-            environment=ENVIRONMENT,
-            limits=self._limits,
-            sampling=self._task.sampling,
-            max_tokens=self._task.length.max_tokens,
-            row=self._task.reference,
-            rewards=False,
-        )
         record = EpisodeRecord(self._engine, self._task, 0, self._parts.max_sequence_tokens)
-        return SingleSession(self, task, self._parts, record, episode)
+        asking = None if isinstance(episode, SingleSession) else episode
+        return SingleSession(self, self._task, self._parts, record, asking)
 
     def admit(self, session: HarnessSession) -> None:
         """Begin the session's request. Raises RefusedRequestError."""
@@ -144,7 +135,7 @@ class SingleCalls:
             raise RefusedRequestError(
                 "the generator has no weights now; retry later", 503, "no_weights"
             )
-        session.clock.deadline = time.monotonic() + self._limits.max_seconds
+        session.clock.start()
         self._sessions.add(session)
 
     async def take_place(self, *, may_wait: bool) -> None:
@@ -168,3 +159,10 @@ class SingleCalls:
         self._parts.exporter.add(
             episode_metrics.ENDPOINT_SINGLE_TOKENS, session.record.num_sampled_tokens
         )
+
+
+def serve_single_calls(
+    sessions: Sessions, engine: Engine, parts: EpisodeParts, recipe: Recipe, num_slots: int
+) -> None:
+    """Let the endpoint of these sessions answer such calls from now on."""
+    sessions.make_single = SingleCalls(engine, parts, sessions, recipe, num_slots).session

@@ -52,8 +52,7 @@ class StreamedTurn:
 
         Raises RefusedRequestError.
         """
-        future = asyncio.run_coroutine_threadsafe(self._call.run(), self._sessions.loop)
-        self._answer_future = asyncio.wrap_future(future)
+        self._answer_future = self._sessions.on_engine(self._call.run())
         self._answer_future.add_done_callback(lambda _: self._changed.set())
         changed = asyncio.ensure_future(self._changed.wait())
         await result_unless_disconnected(request, changed, self._abandon)
@@ -78,7 +77,7 @@ class StreamedTurn:
             try:
                 turn_answer = self._answer_future.result()
             except RefusedRequestError as refusal:  # the session was closed in the middle of it
-                self._sessions.note_refused(self._session, refusal)
+                self._session.note_refused(refusal)
                 yield _event(error_body(refusal))
                 return
             for delta in final_deltas(turn_answer, self._deltas):

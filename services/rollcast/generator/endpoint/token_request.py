@@ -15,8 +15,6 @@ import numpy as np
 from rollcast.generator.endpoint.call import (
     PendingTurn,
     TurnAnswer,
-    begin_sequence,
-    extend_sequence,
 )
 from rollcast.generator.endpoint.histories import RecordedTurn
 from rollcast.generator.endpoint.protocol import (
@@ -88,23 +86,13 @@ class TokenRequest:
 
     def prepare_turn(self, session: HarnessSession) -> PendingTurn:
         """Extend the longest recorded turn that the tokens begin with, or begin a sequence."""
-        longest_match = session.histories.longest_of_tokens(self.token_ids)
-        retried = session.histories.was_asked(self.digest)
-        if longest_match is None:
-            return PendingTurn(
-                begin_sequence(session, self.token_ids, "retried" if retried else "new"),
-                self.digest,
-            )
-        recorded_turn, length = longest_match
-        recorded_turn.has_followers = True
-        if recorded_turn.is_extended or recorded_turn.is_abandoned:
-            return PendingTurn(
-                begin_sequence(session, self.token_ids, "retried" if retried else "forked"),
-                self.digest,
-            )
-        return PendingTurn(
-            extend_sequence(session, recorded_turn, self.token_ids[length:]), self.digest
+        is_retry = session.histories.was_asked(self.digest)
+        sequence, _ = session.match_tokens(
+            self.token_ids,
+            new="retried" if is_retry else "new",
+            forked="retried" if is_retry else "forked",
         )
+        return PendingTurn(sequence)
 
     def answer(
         self, session: HarnessSession, pending_turn: PendingTurn, number: int, finish: Finish
@@ -113,7 +101,7 @@ class TokenRequest:
         tokens_before, sampled = session.record.turn_tokens(number)
         recorded_turn = RecordedTurn(
             number,
-            pending_turn.history_digest,
+            self.digest,
             (),
             time.monotonic(),
             is_retry=self.is_retry,

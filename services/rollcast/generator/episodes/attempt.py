@@ -84,7 +84,7 @@ class EpisodeAttempt(BaseAttempt):
         is_reusable = False
         try:
             # From here on: the wait for a free environment is not the episode's time.
-            self.clock.deadline = time.monotonic() + self._limits.max_seconds
+            self.clock.start()
             end = await self._converse(environment)
             if not self.record.turns:
                 raise UnusableEpisodeError("the episode's time was over before its first token")

@@ -27,6 +27,7 @@ from rollcast.generator.endpoint.dialects.response_items import (
 from rollcast.generator.endpoint.protocol import check_size, describe_invalid
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
+from rollcast.generator.endpoint.sessions import Sessions
 from rollcast.generator.vllm import protocol
 from rollcast.rollouts.records import Sampling
 
@@ -75,8 +76,8 @@ ANSWER_ITEMS = frozenset({"message", "function_call", "custom_tool_call"})
 class Responses:
     """One request of /v1/responses."""
 
-    def __init__(self, model: str) -> None:
-        self._model = model
+    def __init__(self, sessions: Sessions) -> None:
+        self._model = sessions.model
         self._request: Any = None
         self._session: HarnessSession | None = None
         self._messages: list[Message] = []
@@ -217,7 +218,7 @@ class Responses:
             self._request,
             sampling_params=_sampling_params(
                 self._session.task.sampling,
-                self._request.max_output_tokens or self._session.task.max_tokens,
+                self._request.max_output_tokens or self._session.task.length.max_tokens,
             ),
             model_name=self._model,
             created_time=int(time.time()),
