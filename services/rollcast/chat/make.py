@@ -62,8 +62,7 @@ def _proven_bridge(
     except ChatRefusedError as error:
         raise UserError(
             f"model.renderer = auto: the chat template of {model.path} {error}; name the renderer "
-            "of the model's "
-            "family, or give its folder a template whose turns extend each other"
+            "of the model's family, or give its folder a template whose turns extend each other"
         ) from error
     return bridge
 
@@ -72,12 +71,10 @@ def _check(prompt_format: PromptFormat) -> None:
     if prompt_format.layout != "auto":
         raise UserError(
             f"tasks.prompt_format.layout = {prompt_format.layout}: chats of several turns are "
-            "written by the model's "
-            "chat template; set auto, or leave out tasks.environments"
+            "written by the model's chat template; set auto, or leave out tasks.environments"
         )
     if prompt_format.open_thinking:
         raise UserError(
             "tasks.prompt_format.open_thinking = true: chats of several turns begin as the model's "
-            "chat template "
-            "begins them; set false, or enable_thinking: true"
+            "chat template begins them; set false, or enable_thinking: true"
         )

@@ -115,8 +115,7 @@ def _prompts(model: Model, tasks: Tasks, limit: int, num_prompts: int) -> list[T
     if not chosen:
         raise UserError(
             "tasks.environments: the programs of every environment run elsewhere, and none can be "
-            "tried here; give one "
-            "a command, or start the run with a small budget.steps"
+            "tried here; give one a command, or start the run with a small budget.steps"
         )
     return chosen
 

@@ -194,8 +194,7 @@ def no_room_at_work(
         )
     remedy = (
         f"lower generator.gpu_memory_utilization (now {generator.gpu_memory_utilization:g}), which "
-        "leaves more next to "
-        "weights and KV cache"
+        "leaves more next to weights and KV cache"
     )
     return out_of_memory(memory_use, remedy, shortage_note)
 
@@ -239,8 +238,7 @@ def _no_room_at_start(model: Model, generator: Generator, shortage_note: str) ->
     if any(text in shortage_note for text in NO_KV_CACHE):
         return OutOfMemory(
             f"out of memory: {engine} has no room for the KV cache of one rollout of "
-            "model.max_length "
-            f"{model.max_length}; {kv_cache_remedy}, or shorten model.max_length"
+            f"model.max_length {model.max_length}; {kv_cache_remedy}, or shorten model.max_length"
         )
     return out_of_memory(engine, memory_remedy, shortage_note)
 
@@ -255,8 +253,7 @@ def built_for_cuda() -> str | None:
 def _kernel_kill_error() -> KilledForMemory:
     return KilledForMemory(
         "the kernel ran out of host memory and ended the engine; give the machine or pod more, or "
-        "keep less there "
-        "(weights.stage, generator.cpu_kv_cache_gib)"
+        "keep less there (weights.stage, generator.cpu_kv_cache_gib)"
     )
 
 

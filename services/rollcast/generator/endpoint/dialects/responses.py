@@ -186,8 +186,7 @@ class Responses:
         if messages is None:
             raise RefusedRequestError(
                 f"previous_response_id = {str(response_id)[:100]!r}: this session has no such "
-                "response, or it was not "
-                "stored; send the whole history as input",
+                "response, or it was not stored; send the whole history as input",
                 404,
                 "previous_response_not_found",
             )
