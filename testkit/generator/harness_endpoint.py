@@ -24,7 +24,8 @@ from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.endpoint.sessions import Sessions
 from rollcast.generator.endpoint.single_calls import SLOTS_FOR_EACH, serve_single_calls
 from rollcast.generator.episodes.parts import EpisodeParts
-from rollcast.generator.samplers import Sampler, Samplers
+from rollcast.generator.samplers import Samplers
+from rollcast.generator.sampling import Sampler
 from rollcast.rollouts.records import PromptTask, Rollout
 from testkit.generator.episode_tasks import WORLD, episode_parts
 from testkit.generator.scripted_world import ScriptedWorld, ScriptedWorlds

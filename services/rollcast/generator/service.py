@@ -283,7 +283,7 @@ class GeneratorService:
             engine=engine,
             grader=self._grader,
             open_queue=partial(RedisGeneratorQueue, config.redis, config.run),
-            owner=new_owner(name),
+            first_owner=new_owner(name),
             slots=slots,
             renew_seconds=2 * config.weights.heartbeat_seconds,
             fence_patience_seconds=2 * config.weights.heartbeat_timeout_seconds,

@@ -30,7 +30,8 @@ from rollcast.generator.endpoint.make import make_sessions, serve
 from rollcast.generator.endpoint.single_calls import serve_single_calls
 from rollcast.generator.episodes.make import episode_parts
 from rollcast.generator.grading import Graded, GradingThreads
-from rollcast.generator.samplers import Sampler, Samplers
+from rollcast.generator.samplers import Samplers
+from rollcast.generator.sampling import Sampler
 from rollcast.generator.vllm.engine import Engine
 from rollcast.generator.vllm.engine_process import EngineFork
 from rollcast.generator.vllm.engine_start import set_environment

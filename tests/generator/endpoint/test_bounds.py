@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from rollcast.generator.endpoint.session import HarnessSession
-from rollcast.generator.samplers import Sampler
+from rollcast.generator.sampling import Sampler
 from rollcast.rollouts.records import EpisodeEnd, LengthBudget
 from rollcast.telemetry import episode_metrics
 from testkit.generator.episode_tasks import MAX_LENGTH, episode_task

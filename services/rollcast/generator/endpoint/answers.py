@@ -10,7 +10,7 @@ from rollcast.generator.endpoint.call import TurnAnswer
 from rollcast.generator.endpoint.chat_request import ChatRequest
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.streaming import Deltas
-from rollcast.generator.vllm.protocol import chat_answer, chat_part
+from rollcast.generator.vllm import protocol
 
 UNTRAINED = "-untrained"
 """After the model's name: requests for it are answered and never trained."""
@@ -72,7 +72,9 @@ def completion_body(turn_answer: TurnAnswer, name: str, model: str, more: Extras
         **more.choice_fields,
     }
     body = {"id": name, "model": model, "choices": [choice], "usage": more.usage}
-    completion = chat_answer().model_validate({**body, "prompt_token_ids": more.prompt_token_ids})
+    completion = protocol.ChatCompletionResponse.model_validate(
+        {**body, "prompt_token_ids": more.prompt_token_ids}
+    )
     response_body: dict[str, Any] = completion.model_dump()
     return response_body
 
@@ -102,7 +104,9 @@ def chunk_body(
     body["prompt_token_ids"] = more.prompt_token_ids
     if usage is not None:
         body["usage"] = usage
-    chunk: dict[str, Any] = chat_part().model_validate(body).model_dump(exclude_none=True)
+    chunk: dict[str, Any] = protocol.ChatCompletionStreamResponse.model_validate(body).model_dump(
+        exclude_none=True
+    )
     # `exclude_none` drops the key, which the OpenAI API requires in every choice.
     for chunk_choice in chunk["choices"]:
         chunk_choice.setdefault("finish_reason", None)

@@ -22,7 +22,7 @@ from rollcast.generator.endpoint.chat_request import ChatRequest
 from rollcast.generator.endpoint.histories import history_digests
 from rollcast.generator.endpoint.messages import read_messages
 from rollcast.generator.endpoint.refusals import RefusedRequestError
-from rollcast.generator.vllm.protocol import chat_request
+from rollcast.generator.vllm import protocol as vllm_protocol
 from rollcast.rollouts.records import Sampling
 
 HONORED = frozenset(
@@ -108,7 +108,9 @@ def read_request(
         raise other_sampling(replaced[0], body[replaced[0]])
     try:
         rest = {key: body[key] for key in body if key in HONORED - {"stop", "messages", *replaced}}
-        request = chat_request().model_validate({**rest, "messages": NO_HISTORY})
+        request = vllm_protocol.ChatCompletionRequest.model_validate(
+            {**rest, "messages": NO_HISTORY}
+        )
     except Exception as error:
         raise describe_invalid(error) from None
     if request.model is not None and request.model != model:

@@ -24,8 +24,8 @@ from rollcast.generator.endpoint.protocol import (
 )
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
+from rollcast.generator.vllm import protocol
 from rollcast.generator.vllm.engine_request import Finish
-from rollcast.generator.vllm.protocol import tokens_answer
 from rollcast.rollouts.records import Sampling
 
 HONORED = frozenset(
@@ -129,7 +129,7 @@ def generated_body(turn_answer: TurnAnswer, name: str, model: str) -> dict[str, 
     sampled = len(turn_answer.token_ids)
     usage = {"prompt_tokens": len(turn_answer.prompt_token_ids), "completion_tokens": sampled}
     usage["total_tokens"] = sum(usage.values())
-    body = tokens_answer().model_validate(
+    body = protocol.GenerateTokensResponse.model_validate(
         {"request_id": name, "model": model, "choices": [choice], "usage": usage}
     )
     response_body: dict[str, Any] = body.model_dump(exclude_none=True)

@@ -38,11 +38,11 @@ class AnthropicMessages:
         self._sessions = sessions
 
     async def read(self, body: Any, session: HarnessSession) -> Any:
-        return await read_as_chat(body, session, self._sessions, protocol.anthropic_request())
+        return await read_as_chat(body, session, self._sessions, protocol.AnthropicMessagesRequest)
 
     def answer(self, completion: dict[str, Any]) -> dict[str, Any]:
-        converted = protocol.anthropic_messages().messages_full_converter(
-            None, protocol.chat_answer().model_validate(completion)
+        converted = protocol.AnthropicServingMessages.messages_full_converter(
+            None, protocol.ChatCompletionResponse.model_validate(completion)
         )
         message: dict[str, Any] = converted.model_dump(exclude_none=True)
         return message | {"stop_sequence": converted.stop_sequence}
@@ -57,7 +57,7 @@ class AnthropicMessages:
                     return
                 yield event
 
-        async for event in protocol.anthropic_messages().message_stream_converter(
+        async for event in protocol.AnthropicServingMessages.message_stream_converter(
             None, completion_parts()
         ):
             yield event
@@ -82,7 +82,7 @@ async def read_as_chat(
         merges = has_later_system and not await sessions.on_engine(
             _takes_later_system(session.parts.renderer)
         )
-        chat = protocol.anthropic_messages().to_chat_completion_request(
+        chat = protocol.AnthropicServingMessages.to_chat_completion_request(
             request, merge_inline_system=merges
         )
     except Exception as error:  # pydantic's and vLLM's own checks
@@ -117,7 +117,7 @@ async def count_tokens(body: Any, session: HarnessSession, sessions: Sessions) -
 
     Raises RefusedRequestError.
     """
-    chat_body = await read_as_chat(body, session, sessions, protocol.anthropic_count())
+    chat_body = await read_as_chat(body, session, sessions, protocol.AnthropicCountTokensRequest)
     # Again, for tools that came within messages.
     check_size(chat_body["messages"], "messages", chat_body)
     messages = read_messages(chat_body["messages"])

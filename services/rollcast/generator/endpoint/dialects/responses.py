@@ -101,8 +101,8 @@ class Responses:
         try:
             # pydantic tries thirty classes for each item of another form, which takes minutes for
             # ten thousand of them.
-            request = protocol.responses_request().model_validate({**settings, "input": ""})
-            utils = protocol.responses_utils()
+            request = protocol.ResponsesRequest.model_validate({**settings, "input": ""})
+            utils = protocol.responses_utils
             new_messages = utils.construct_input_messages(
                 request_input=list(read_items(items, session.histories.call_arguments))
                 if isinstance(items, list)
@@ -130,7 +130,7 @@ class Responses:
     def answer(self, completion: dict[str, Any]) -> dict[str, Any]:
         (choice,) = completion["choices"]
         message = choice["message"]
-        output = protocol.responses_utils().build_response_output_items(
+        output = protocol.responses_utils.build_response_output_items(
             message.get("reasoning"),
             message.get("content"),
             _calls(message),
@@ -143,7 +143,7 @@ class Responses:
 
     async def stream(self, parts: AsyncIterator[str]) -> AsyncIterator[str]:
         events = _Events()
-        processor = protocol.responses_events().SimpleStreamingEventProcessor(
+        processor = protocol.responses_events.SimpleStreamingEventProcessor(
             tools=self._request.tools
         )
         message: Message = {"content": "", "tool_calls": []}
@@ -213,7 +213,7 @@ class Responses:
         status = "in_progress" if finish_reason is None else "completed"
         if finish_reason == "length":
             status = "incomplete"
-        response = protocol.responses_answer().from_request(
+        response = protocol.ResponsesResponse.from_request(
             self._request,
             sampling_params=_sampling_params(
                 self._session.task.sampling,
@@ -294,7 +294,7 @@ def _without_none(function: Mapping[str, Any]) -> dict[str, Any]:
 
 def _calls(message: Message) -> list[Any]:
     return [
-        protocol.function_call()(
+        protocol.FunctionCall(
             id=call["id"], name=call["function"]["name"], arguments=call["function"]["arguments"]
         )
         for call in message.get("tool_calls") or ()
@@ -311,7 +311,7 @@ def _chunk(chat_event: str) -> dict[str, Any] | None:
 
 
 def _sampling_params(sampling: Sampling, max_tokens: int) -> Any:
-    return protocol.sampling_params()(
+    return protocol.SamplingParams(
         temperature=sampling.temperature, top_p=sampling.top_p, max_tokens=max_tokens
     )
 
