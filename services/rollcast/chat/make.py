@@ -2,7 +2,6 @@
 template.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from rollcast.chat.base import ChatRefusedError, ChatRenderer
@@ -50,12 +49,6 @@ def make_renderer(
     if package_match is not None:
         known_as, defaults = package_match
         return package_renderer(known_as, tokenizer, defaults | options)
-    return _proven_bridge(model, tokenizer, options, needs_tools=needs_tools)
-
-
-def _proven_bridge(
-    model: Model, tokenizer: ChatTokenizer, options: Mapping[str, Any], *, needs_tools: bool
-) -> TemplateBridge:
     try:
         bridge = TemplateBridge(ChatTemplate(tokenizer, options))
         check_extends(bridge, needs_tools=needs_tools)

@@ -18,7 +18,7 @@ import numpy as np
 
 from rollcast.chat.check import check_chat_format
 from rollcast.config.connections import Http
-from rollcast.config.environments.settings import EnvironmentSettings, SessionEnvironment
+from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
 from rollcast.config.recipe import Recipe
@@ -99,7 +99,7 @@ def _prompts(model: Model, tasks: Tasks, limit: int, num_prompts: int) -> list[T
     of_environments = [
         [prompt for prompt in train if prompt.environment == environment.name]
         for environment in tasks.environments
-        if _is_played_here(environment)
+        if not isinstance(environment, SessionEnvironment) or environment.is_started_here
     ]
     for prompts, num_wanted in (
         (single, num_prompts),
@@ -119,10 +119,6 @@ def _prompts(model: Model, tasks: Tasks, limit: int, num_prompts: int) -> list[T
             "tried here; give one a command, or start the run with a small budget.steps"
         )
     return chosen
-
-
-def _is_played_here(environment: EnvironmentSettings) -> bool:
-    return not isinstance(environment, SessionEnvironment) or environment.is_started_here
 
 
 @contextlib.asynccontextmanager

@@ -28,7 +28,6 @@ from rollcast.connections.http import in_url
 from rollcast.generator.endpoint.answers import (
     completion_body,
     error_body,
-    extras,
     models_body,
 )
 from rollcast.generator.endpoint.bodies import MAX_TOKENS
@@ -193,8 +192,7 @@ class EndpointApplication:
             events = parts if dialect is None else dialect.stream(parts)
             return StreamingResponse(events, media_type="text/event-stream")
         turn_answer = await self._answer(request, EndpointCall(session, chat))
-        more = extras(turn_answer, chat, session.record.decode)
-        completion = completion_body(turn_answer, name, model, more)
+        completion = completion_body(turn_answer, chat, session.record.decode, name, model)
         return JSONResponse(completion if dialect is None else dialect.answer(completion))
 
     def _answer(self, request: "Request", call: EndpointCall) -> Coroutine[Any, Any, TurnAnswer]:
@@ -274,10 +272,9 @@ class EndpointApplication:
         """The next task for an outside program, which has the run's token."""
         try:
             check_run_token(request, self._sessions.run_token, "a program that asks for a task")
+            return await self._offer_task(request)
         except RefusedRequestError as refusal:
             return _refusal_response(refusal)
-        try:
-            return await self._offer_task(request)
         except asyncio.CancelledError:  # as above
             return _refusal_response(ENDING)
 
@@ -285,11 +282,12 @@ class EndpointApplication:
         from starlette.responses import JSONResponse, Response
 
         if self._num_waiting >= MAX_WAITING_PROGRAMS:
-            reason = (
+            raise RefusedRequestError(
                 f"{MAX_WAITING_PROGRAMS} programs wait for a task here; ask another generator, or "
-                "later"
+                "later",
+                503,
+                "enough_programs",
             )
-            return _refusal_response(RefusedRequestError(reason, 503, "enough_programs"))
         session = await self._claim_session(request)
         if session is None:
             return Response(status_code=204)

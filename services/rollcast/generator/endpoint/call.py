@@ -35,6 +35,17 @@ class TurnAnswer:
     stop_text: str | None = None
     """The stop text that ended it. None = the model or a budget did."""
 
+    @property
+    def usage(self) -> dict[str, int]:
+        """Numbers of tokens, as the APIs have them."""
+        num_given = len(self.prompt_token_ids)
+        num_sampled = len(self.token_ids)
+        return {
+            "prompt_tokens": num_given,
+            "completion_tokens": num_sampled,
+            "total_tokens": num_given + num_sampled,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class PendingTurn:

@@ -110,19 +110,15 @@ class ChatRequest:
             ),
             [*tokens_before, *sampled],
         )
-        turn = session.record.turns[number]
-        sampler = session.record.sequences[turn.sequence]
-        logprobs = sampler.completion.logprobs[turn.start : turn.end]
         stopped = "tool_calls" if message.get("tool_calls") else "stop"
-        reason = stopped if finish == "stop" else "length"
         return TurnAnswer(
             message,
             parsed.reasoning,
-            reason,
+            stopped if finish == "stop" else "length",
             tokens_before,
             sampled,
-            logprobs,
-            sampler.stop_text,
+            session.record.turn_logprobs(number),
+            session.record.sequences[pending_turn.sequence].stop_text,
         )
 
     def _match_tokens(

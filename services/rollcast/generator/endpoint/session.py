@@ -10,8 +10,8 @@ Requests reach the engine through the rollout's `EpisodeRecord` alone. Lives on 
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Set
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Set
+from contextlib import asynccontextmanager, contextmanager
 
 from rollcast.chat.messages import new_call_ids
 from rollcast.config.environments.settings import SessionEnvironment
@@ -112,11 +112,9 @@ class HarnessSession:
         """Since the last answer, if no request is under way."""
         return 0.0 if self._ends else time.monotonic() - self._idle_since
 
-    def enter_untrained(self, request: object, end: Callable[[], object]) -> None:
-        """A request has come that is answered in a session of its own.
-
-        Raises RefusedRequestError.
-        """
+    @contextmanager
+    def untrained_request(self, request: object, end: Callable[[], object]) -> Iterator[None]:
+        """A request that is answered in a session of its own. Raises RefusedRequestError."""
         self._num_untrained += 1
         if self._num_untrained > self.settings.untrained_requests:
             raise RefusedRequestError(
@@ -127,11 +125,11 @@ class HarnessSession:
         self.check_open()
         self.has_begun = True
         self._ends[request] = end
-
-    def leave_untrained(self, request: object) -> None:
-        """The request is answered."""
-        del self._ends[request]
-        self._idle_since = time.monotonic()
+        try:
+            yield
+        finally:
+            del self._ends[request]
+            self._idle_since = time.monotonic()
 
     def check_open(self) -> None:
         """Raises RefusedRequestError if nothing may be sampled any more."""

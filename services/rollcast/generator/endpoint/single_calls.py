@@ -59,20 +59,15 @@ class SingleSession(HarnessSession):
         episode is over.
         """
         self._calls.admit(self)
-        try:
+        with ExitStack() as closing:
+            closing.callback(self._calls.dismiss, self)
             if self._episode is not None:
-                self._episode.enter_untrained(self, self.close)
+                closing.enter_context(self._episode.untrained_request(self, self.close))
                 # From here on its deadline is the episode's, which waits for slots move.
                 self.clock = self._episode.clock
-            try:
-                async with super().turn(request, end, max_tokens) as tokens:
-                    yield tokens
-            finally:
-                self._releases.close()
-                if self._episode is not None:
-                    self._episode.leave_untrained(self)
-        finally:
-            self._calls.dismiss(self)
+            closing.enter_context(self._releases)
+            async with super().turn(request, end, max_tokens) as tokens:
+                yield tokens
 
     async def reserve(self, request: object, max_tokens: int | None) -> int:
         """Take a place, and the tokens. Raises RefusedRequestError."""
@@ -80,7 +75,7 @@ class SingleSession(HarnessSession):
             await self._episode.untrained_lock.acquire()
             self._releases.callback(self._episode.untrained_lock.release)
         await self._calls.take_place(may_wait=self._episode is not None)
-        self._releases.callback(self._calls.give_place)
+        self._releases.callback(self._calls.places.release)
         return await super().reserve(request, max_tokens)
 
 
@@ -103,7 +98,7 @@ class SingleCalls:
         self._sessions = sessions
         # Calls that sample at the same time
         self._max_calls = max(1, min(8, num_slots // SLOTS_FOR_EACH))
-        self._places = asyncio.Semaphore(self._max_calls)
+        self.places = asyncio.Semaphore(self._max_calls)
         limits = EpisodeTask(
             ENVIRONMENT, "[]", max_turns=1, max_seconds=recipe.episodes.max_seconds
         )
@@ -144,14 +139,10 @@ class SingleCalls:
 
         The caller bounds the wait by its session's deadline.
         """
-        if not may_wait and self._places.locked():
+        if not may_wait and self.places.locked():
             reason = f"{self._max_calls} calls without a session are under way here; retry later"
             raise RefusedRequestError(reason, 503, "enough_calls")
-        await self._places.acquire()
-
-    def give_place(self) -> None:
-        """The call samples no more."""
-        self._places.release()
+        await self.places.acquire()
 
     def dismiss(self, session: HarnessSession) -> None:
         """Remove a session whose request is answered."""

@@ -99,21 +99,11 @@ class TokenRequest:
     ) -> TurnAnswer:
         """Remember a turn of the record."""
         tokens_before, sampled = session.record.turn_tokens(number)
-        recorded_turn = RecordedTurn(
-            number,
-            self.digest,
-            (),
-            time.monotonic(),
-            is_retry=self.is_retry,
-        )
-        session.histories.add(recorded_turn, [*tokens_before, *sampled])
-        turn = session.record.turns[number]
-        logprobs = session.record.sequences[turn.sequence].completion.logprobs[
-            turn.start : turn.end
-        ]
-        return TurnAnswer(
-            {}, "", "stop" if finish == "stop" else "length", tokens_before, sampled, logprobs
-        )
+        turn = RecordedTurn(number, self.digest, (), time.monotonic(), is_retry=self.is_retry)
+        session.histories.add(turn, [*tokens_before, *sampled])
+        finish_reason = "stop" if finish == "stop" else "length"
+        logprobs = session.record.turn_logprobs(number)
+        return TurnAnswer({}, "", finish_reason, tokens_before, sampled, logprobs)
 
 
 def generated_body(turn_answer: TurnAnswer, name: str, model: str) -> dict[str, Any]:
@@ -126,11 +116,8 @@ def generated_body(turn_answer: TurnAnswer, name: str, model: str) -> dict[str, 
         "token_ids": turn_answer.token_ids,
         "logprobs": {"content": content},
     }
-    sampled = len(turn_answer.token_ids)
-    usage = {"prompt_tokens": len(turn_answer.prompt_token_ids), "completion_tokens": sampled}
-    usage["total_tokens"] = sum(usage.values())
     body = protocol.GenerateTokensResponse.model_validate(
-        {"request_id": name, "model": model, "choices": [choice], "usage": usage}
+        {"request_id": name, "model": model, "choices": [choice], "usage": turn_answer.usage}
     )
     response_body: dict[str, Any] = body.model_dump(exclude_none=True)
     return response_body

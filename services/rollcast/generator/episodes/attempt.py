@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rollcast.chat.base import AssistantTurn, ChatMessage
-from rollcast.environments.base import EnvironmentFailedError, LiveEnvironment, Opening, ToolSchema
+from rollcast.environments.base import EnvironmentFailedError, LiveEnvironment, ToolSchema
 from rollcast.generator.episodes.base_attempt import BaseAttempt
 from rollcast.generator.episodes.calls import GRACE_SECONDS, CallAnswers, answer_calls
 from rollcast.generator.episodes.clock import EpisodeClock
@@ -101,7 +101,9 @@ class EpisodeAttempt(BaseAttempt):
             self.fail(str(error))
         finally:
             self.record.episode.environment_seconds = self._waits.environment_seconds
-            self.parts.release(environment, is_reusable=is_reusable)
+            self.parts.run_in_background(
+                self.parts.environments.release(environment, is_reusable=is_reusable)
+            )
 
     async def _note_metrics(self, environment: LiveEnvironment) -> bool:
         """Ask for the environment's own numbers; returns whether it still works.
@@ -123,7 +125,9 @@ class EpisodeAttempt(BaseAttempt):
 
     async def _converse(self, environment: LiveEnvironment) -> EpisodeEnd:
         """Take turns until the episode ends."""
-        opening = await self._reset(environment)
+        row = json.loads(self.task.reference)
+        self.stage = "reset"
+        opening = await self._set_up(environment.reset(row), "was not ready")
         transcript = Transcript(self._limits.messages, opening)
         sequence = self._first_sequence(transcript.messages, opening.tools)
         while True:
@@ -133,7 +137,7 @@ class EpisodeAttempt(BaseAttempt):
             if finish == "abort":
                 return EpisodeEnd.SECONDS
             self._has_ended_turn = True
-            turn = self._parse_turn(opening.tools)
+            turn = self.parts.renderer.parse(*self.record.turn_tokens(-1), opening.tools)
             if not turn.calls:
                 return EpisodeEnd.ANSWERED
             call_ids = [next(transcript.call_ids) for _ in turn.calls]
@@ -156,11 +160,6 @@ class EpisodeAttempt(BaseAttempt):
             return await self._set_up(self.parts.environments.acquire(self._name), "none was free")
         finally:
             self.parts.change(episode_metrics.EPISODES_WAITING, self._name, -1)
-
-    async def _reset(self, environment: LiveEnvironment) -> Opening:
-        row = json.loads(self.task.reference)
-        self.stage = "reset"
-        return await self._set_up(environment.reset(row), "was not ready")
 
     async def _set_up(self, call: Coroutine[Any, Any, T], otherwise: str) -> T:
         seconds = self._settings.reset_seconds
@@ -210,7 +209,12 @@ class EpisodeAttempt(BaseAttempt):
         """Sample a turn in a slot of the engine. "abort" = the budget of seconds ran out."""
         self._is_sampling = True
         try:
-            await self._take_slot()
+            # Moves the episode's deadline by the wait.
+            try:
+                await self._waits.wait(self.clock.take_slot())
+            except UnusableEpisodeError:
+                self.stage = "slot"
+                raise
             seconds = max(self.clock.remaining_seconds, 0.0)
             timer = asyncio.get_running_loop().call_later(seconds, self.record.abort)
             try:
@@ -227,18 +231,6 @@ class EpisodeAttempt(BaseAttempt):
             self._has_ended_turn |= finish == "stop"
             raise GivenUpError
         return finish
-
-    async def _take_slot(self) -> None:
-        """Move the episode's deadline by the wait. Raises UnusableEpisodeError, GivenUpError."""
-        try:
-            await self._waits.wait(self.clock.take_slot())
-        except UnusableEpisodeError:
-            self.stage = "slot"
-            raise
-
-    def _parse_turn(self, tools: Sequence[ToolSchema]) -> AssistantTurn:
-        tokens_before, tokens = self.record.turn_tokens(-1)
-        return self.parts.renderer.parse(tokens_before, tokens, tools)
 
     async def _answer_calls(
         self, environment: LiveEnvironment, turn: AssistantTurn, call_ids: Sequence[str]
@@ -285,10 +277,9 @@ class EpisodeAttempt(BaseAttempt):
         self, sequence: int, answers: Sequence[ChatMessage], tools: Sequence[ToolSchema]
     ) -> bool:
         """Give the answers to the sequence; False = the model's format splits the episode here."""
-        tokens_before, tokens = self.record.turn_tokens(-1)
         try:
             environment_tokens = self.parts.renderer.next_turn(
-                tokens_before, tokens, answers, tools
+                *self.record.turn_tokens(-1), answers, tools
             )
         except Exception as error:  # as above
             raise UnusableEpisodeError(f"the chat template rejects its answers: {error}") from error

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from rollcast.chat.base import ChatRenderer
 from rollcast.config.environments.settings import EnvironmentSettings
-from rollcast.environments.base import Environments, LiveEnvironment
+from rollcast.environments.base import Environments
 from rollcast.rollouts.environment_metrics import bound_metrics
 from rollcast.telemetry import episode_metrics
 from rollcast.telemetry.exporter import Exporter
@@ -49,15 +49,11 @@ class EpisodeParts:
     _gauges: Counter[tuple[str, str]] = field(default_factory=Counter)
     _with_metrics_left_out: set[str] = field(default_factory=set)
 
-    def release(self, environment: LiveEnvironment, *, is_reusable: bool) -> None:
-        """Give an environment back.
+    def run_in_background(self, ending: Coroutine[Any, Any, None]) -> None:
+        """End something of an environment, or give it back.
 
         Does not wait: its processes may take long to end, and a hand-over must not.
         """
-        self.run_in_background(self.environments.release(environment, is_reusable=is_reusable))
-
-    def run_in_background(self, ending: Coroutine[Any, Any, None]) -> None:
-        """End something of an environment without waiting for it."""
         task = asyncio.create_task(self._within_deadline(ending))
         self._releases.add(task)
         task.add_done_callback(self._releases.discard)

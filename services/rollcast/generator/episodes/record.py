@@ -100,6 +100,12 @@ class EpisodeRecord:
             recorded_turn.start : recorded_turn.end
         ]
 
+    def turn_logprobs(self, turn: int) -> list[float]:
+        """The log-probs of a turn's tokens."""
+        recorded_turn = self.turns[turn]
+        logprobs = self.sequences[recorded_turn.sequence].completion.logprobs
+        return logprobs[recorded_turn.start : recorded_turn.end]
+
     def last_answer(self) -> list[int]:
         """Tokens of the model's last turn, without the one that ended it:
         what a verifier grades.

@@ -3,6 +3,7 @@ from the scheduler's output inside the worker.
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from rollcast.generator.vllm.kv_blocks import KvBlocks
@@ -18,7 +19,8 @@ class KvRebuild(NamedTuple):
     num_kept: int
 
 
-class EngineCounts(NamedTuple):
+@dataclass(slots=True)
+class EngineCounts:
     """Counts since the engine's start.
 
     Read from the workers, so that a hung engine behind a live front end is seen.
@@ -27,7 +29,9 @@ class EngineCounts(NamedTuple):
     steps: int = 0
     preemptions: int = 0
     decode_steps: int = 0
+    """Steps in which a request continued decoding, and so got one token."""
     decode_seconds: float = 0.0
+    """Sum over these steps, each from the end of the step before to its own end."""
     sampled_tokens: int = 0
     inflight_tokens: int = 0
     """Tokens sampled so far by the unfinished requests."""
@@ -42,13 +46,8 @@ class StepObserver:
 
     def __init__(self, block_sizes: Sequence[int], recurrent: Collection[int] = ()) -> None:
         """`block_sizes` and `recurrent`: see KvBlocks."""
-        self.num_steps = 0
-        self.num_preemptions = 0
-        self.num_decode_steps = 0
-        """Steps in which a request continued decoding, and so got one token."""
-        self.decode_seconds = 0.0
-        """Sum over these steps, each from the end of the step before to its own end."""
-        self.num_sampled_tokens = 0
+        self.counts = EngineCounts()
+        """All except `inflight_tokens`, which `take_counts` adds."""
         self.last_step_at = 0.0
         """When the model last ran, in monotonic seconds."""
         self._decodes = False
@@ -61,7 +60,7 @@ class StepObserver:
 
     def observe(self, scheduled: Any) -> None:
         """Take in one vLLM SchedulerOutput."""
-        self.num_steps += scheduled.total_num_scheduled_tokens > 0
+        self.counts.steps += scheduled.total_num_scheduled_tokens > 0
         for request_id in scheduled.finished_req_ids:
             self._num_prompt_tokens.pop(request_id, None)
             self._prefilling.pop(request_id, None)
@@ -69,7 +68,7 @@ class StepObserver:
             self._sampled.pop(request_id, None)
             self._blocks.end(request_id)
         for request_id in scheduled.preempted_req_ids or ():
-            self.num_preemptions += 1
+            self.counts.preemptions += 1
             self._blocks.preempt(request_id)
             self._prefilling.pop(request_id, None)
             self._decoding.discard(request_id)
@@ -109,7 +108,7 @@ class StepObserver:
                     self._advance(scheduled, request_id, computed, self._prefilling[request_id])
         for request_id in self._decoding & scheduled.num_scheduled_tokens.keys():
             self._sampled[request_id] = self._sampled.get(request_id, 0) + 1
-            self.num_sampled_tokens += 1
+            self.counts.sampled_tokens += 1
 
     def _observe_blocks(self, scheduled: Any) -> dict[str, int]:
         """Returns the result of `KvBlocks.begin` for each request that begins."""
@@ -145,14 +144,13 @@ class StepObserver:
     def step_ended(self, now_seconds: float) -> None:
         """The step last observed has run; `now_seconds` in monotonic seconds."""
         if self._decodes:
-            self.num_decode_steps += 1
-            self.decode_seconds += now_seconds - self.last_step_at
+            self.counts.decode_steps += 1
+            self.counts.decode_seconds += now_seconds - self.last_step_at
         self.last_step_at = now_seconds
 
-    @property
-    def num_inflight_tokens(self) -> int:
-        """Tokens that the unfinished requests have sampled."""
-        return sum(self._sampled.values())
+    def take_counts(self) -> EngineCounts:
+        """The counts at this moment."""
+        return replace(self.counts, inflight_tokens=sum(self._sampled.values()))
 
     def decoding(self) -> list[str]:
         """Requests whose KV is complete: they sampled a token in their last step."""

@@ -89,16 +89,13 @@ def without_grammars(tools: Any) -> list[Any] | None:
     """The tools without the formats that custom ones have for their input; None if none has one."""
     if not isinstance(tools, list):
         return None
-    has_format = [
-        isinstance(tool, dict) and tool.get("type") == "custom" and "format" in tool
+    shown_tools = [
+        {name: value for name, value in tool.items() if name != "format"}
+        if isinstance(tool, dict) and tool.get("type") == "custom"
+        else tool
         for tool in tools
     ]
-    if not any(has_format):
-        return None
-    return [
-        {name: value for name, value in tool.items() if name != "format"} if formatted else tool
-        for tool, formatted in zip(tools, has_format, strict=True)
-    ]
+    return None if shown_tools == tools else shown_tools
 
 
 def empty_message() -> Any:

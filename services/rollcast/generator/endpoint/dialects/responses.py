@@ -29,7 +29,6 @@ from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.endpoint.sessions import Sessions
 from rollcast.generator.vllm import protocol
-from rollcast.rollouts.records import Sampling
 
 Message = dict[str, Any]
 CONVERTED = frozenset(
@@ -74,13 +73,14 @@ ANSWER_ITEMS = frozenset({"message", "function_call", "custom_tool_call"})
 
 
 class Responses:
-    """One request of /v1/responses."""
+    """One request of /v1/responses. `read` sets its parts."""
+
+    _request: Any
+    _session: HarnessSession
+    _messages: list[Message]
 
     def __init__(self, sessions: Sessions) -> None:
         self._model = sessions.model
-        self._request: Any = None
-        self._session: HarnessSession | None = None
-        self._messages: list[Message] = []
 
     async def read(self, body: Any, session: HarnessSession) -> Any:
         if not isinstance(body, dict):
@@ -194,7 +194,6 @@ class Responses:
 
     def _remember(self, message: Message) -> None:
         """Keep the chat with its answer for a request that continues it."""
-        assert self._session is not None
         if self._request.store is False:
             return
         answer = {"role": "assistant", "content": message.get("content") or ""}
@@ -209,15 +208,16 @@ class Responses:
         self, output: list[Any], finish_reason: str | None, usage: Mapping[str, int] | None
     ) -> dict[str, Any]:
         """A response; without a reason to finish it is in progress."""
-        assert self._session is not None
         status = "in_progress" if finish_reason is None else "completed"
         if finish_reason == "length":
             status = "incomplete"
+        task = self._session.task
         response = protocol.ResponsesResponse.from_request(
             self._request,
-            sampling_params=_sampling_params(
-                self._session.task.sampling,
-                self._request.max_output_tokens or self._session.task.length.max_tokens,
+            sampling_params=protocol.SamplingParams(
+                temperature=task.sampling.temperature,
+                top_p=task.sampling.top_p,
+                max_tokens=self._request.max_output_tokens or task.length.max_tokens,
             ),
             model_name=self._model,
             created_time=int(time.time()),
@@ -308,12 +308,6 @@ def _chunk(chat_event: str) -> dict[str, Any] | None:
         return None
     chunk: dict[str, Any] = json.loads(text)
     return chunk
-
-
-def _sampling_params(sampling: Sampling, max_tokens: int) -> Any:
-    return protocol.SamplingParams(
-        temperature=sampling.temperature, top_p=sampling.top_p, max_tokens=max_tokens
-    )
 
 
 def _usage(usage: Mapping[str, int]) -> dict[str, Any]:
