@@ -51,17 +51,11 @@ class ServedEndpoint:
 
     def count(self, metric: Any, **labels: str) -> float:
         """The sum of a metric over the labels that are not given."""
-        name = metric.name.removesuffix("_total")
-        families = [
-            family for family in self.parts.exporter.registry.collect() if family.name == name
-        ]
-        samples = [
-            sample for family in families for sample in family.samples if sample.name == metric.name
-        ]
         return sum(
-            matching_sample.value
-            for matching_sample in samples
-            if labels.items() <= matching_sample.labels.items()
+            sample.value
+            for family in self.parts.exporter.registry.collect()
+            for sample in family.samples
+            if sample.name == metric.name and labels.items() <= sample.labels.items()
         )
 
 

@@ -121,7 +121,9 @@ class PackageRenderer:
                 bridged = renderer.bridge_to_next_turn(
                     list(prompt_ids), list(token_ids), template_messages, tools=_tools(tools)
                 )
-            bridged_ids = [] if bridged is None else list(bridged.token_ids)
+            if bridged is None:
+                continue
+            bridged_ids = list(bridged.token_ids)
             if bridged_ids[: len(sequence_ids)] == sequence_ids:
                 return bridged_ids[len(sequence_ids) :]
         return None

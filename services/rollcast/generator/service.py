@@ -188,13 +188,10 @@ def _slots_and_episodes(
     """The slots that a started engine has room for, and the parts of episodes; None = the run has
     no environments.
     """
-    kv_tokens = engine.full_rollouts * model.max_length
     slots = claimable(generator, recipe, tasks, engine.full_rollouts)
     if tasks.environments:
-        slots = replace(slots, episode_kv_tokens=kv_tokens)
-    episodes = episode_parts(
-        model, tasks, num_slots=slots.total, kv_tokens=kv_tokens, exporter=exporter
-    )
+        slots = replace(slots, episode_kv_tokens=engine.full_rollouts * model.max_length)
+    episodes = episode_parts(model, tasks, num_slots=slots.total, exporter=exporter)
     return slots, episodes
 
 
@@ -254,68 +251,67 @@ def on_own_core_and_port(generator: Generator, index: int) -> Generator:
     return generator.model_copy(update=overrides)
 
 
+@dataclass(eq=False)
 class GeneratorService:
     """The parts around the engine: claims, grading and the weight member."""
 
-    def __init__(
-        self,
-        config: RunConfig,
-        name: str,
-        engine: Engine,
-        slots: Slots,
-        exporter: Exporter,
-        remote: RemoteSandbox | None,
-        key: bytes,
-        episodes: EpisodeParts | None,
-        sessions: Sessions | None,
-    ) -> None:
-        """key: the one that this process has reported to the trainer while its engine started.
-        episodes: None = the run has no environments. sessions: None = none of them is a harness."""
-        self._episodes = episodes
-        self._sessions = sessions
-        self._config = config
-        self._engine = engine
-        self._kills = kills()
-        failures = failures_file(config.run_folder, name)
-        self._grader = GradingThreads(engine.decode, config.tasks, exporter, remote, failures)
+    config: RunConfig
+    name: str
+    engine: Engine
+    slots: Slots
+    exporter: Exporter
+    remote: RemoteSandbox | None
+    key: bytes
+    """The one that this process has reported to the trainer while its engine started."""
+    episodes: EpisodeParts | None
+    """None = the run has no environments."""
+    sessions: Sessions | None
+    """None = none of them is a harness."""
 
+    def __post_init__(self) -> None:
+        config = self.config
+        self._kills = kills()
+        failures = failures_file(config.run_folder, self.name)
+        self._grader = GradingThreads(
+            self.engine.decode, config.tasks, self.exporter, self.remote, failures
+        )
         self._claims = ClaimLoop(
-            engine=engine,
+            engine=self.engine,
             grader=self._grader,
             open_queue=partial(RedisGeneratorQueue, config.redis, config.run),
-            first_owner=new_owner(name),
-            slots=slots,
+            first_owner=new_owner(self.name),
+            slots=self.slots,
             renew_seconds=2 * config.weights.heartbeat_seconds,
             fence_patience_seconds=2 * config.weights.heartbeat_timeout_seconds,
             reaches_trainer=lambda: self._member.joined,
-            exporter=exporter,
-            episodes=episodes,
-            sessions=sessions,
+            exporter=self.exporter,
+            episodes=self.episodes,
+            sessions=self.sessions,
         )
         self._member = WeightMember(
-            engine=GeneratorWeights(name, engine, self._claims, exporter),
+            engine=GeneratorWeights(self.name, self.engine, self._claims, self.exporter),
             name=self._claims.owner,
-            num_workers=engine.num_receivers,
-            slots=slots.total,
+            num_workers=self.engine.num_receivers,
+            slots=self.slots.total,
             lm_head=config.recipe.lm_head,
             rpc=config.rpc,
             weights=config.weights,
-            exporter=exporter,
+            exporter=self.exporter,
             router_replay=config.recipe.router_replay,
-            key=key,
+            key=self.key,
         )
 
     def ready(self) -> tuple[bool, str]:
         """The answer of /readyz: it claims tasks, and its weights are not older than a trained
         token may be.
         """
-        if self._engine.failed:
+        if self.engine.failed:
             return False, "engine is dead"
         if self._claims.draining:
             return False, "draining"
-        if self._engine.version is None:
+        if self.engine.version is None:
             return False, "waiting for weights of the trainer"
-        return self._member.readiness(self._config.recipe.schedule.max_staleness)
+        return self._member.readiness(self.config.recipe.schedule.max_staleness)
 
     async def run(self, stopping: asyncio.Event) -> int:
         """Run until `stopping`, or until a part ends unexpectedly. Returns the exit code."""
@@ -331,7 +327,7 @@ class GeneratorService:
             # Deadline for a running claim, which only an unreachable Redis delays
             await asyncio.wait({claims}, timeout=2.0)
             # Seconds for handing claimed tasks back to Redis
-            await self._claims.drain(self._config.generator.drain_seconds, 5.0)
+            await self._claims.drain(self.config.generator.drain_seconds, 5.0)
             # Deadline for the trainer's confirmation that this member may go
             confirmed = await self._member.leave("draining", 5.0)
             log.info("left", confirmed=confirmed)
@@ -342,10 +338,10 @@ class GeneratorService:
             with contextlib.suppress(Exception):
                 # A Redis that is away must not keep the rest from being closed.
                 await asyncio.wait_for(self._claims.close(), 5.0)
-            if self._sessions is not None:
-                await self._sessions.close()
-            if self._episodes is not None:
-                await self._episodes.close()
+            if self.sessions is not None:
+                await self.sessions.close()
+            if self.episodes is not None:
+                await self.episodes.close()
             await self._grader.close()
 
     def _broken(self, task: asyncio.Task[None]) -> int:
@@ -355,12 +351,10 @@ class GeneratorService:
         error = task.exception()
         if isinstance(error, UserError):
             raise error
-        killed = self._engine.failed and kills() > self._kills
-        shortage = no_room_at_work(
-            self._config.generator, error, self._engine.no_room, killed=killed
-        )
+        killed = self.engine.failed and kills() > self._kills
+        shortage = no_room_at_work(self.config.generator, error, self.engine.no_room, killed=killed)
         if shortage is not None:
             raise shortage
-        reason = self._engine.end or (repr(error) if error else "left the weight group")
+        reason = self.engine.end or (repr(error) if error else "left the weight group")
         log.error("generator ends", reason=reason)
         return 1

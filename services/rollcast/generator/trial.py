@@ -134,9 +134,8 @@ async def make_samplers(
     on any free port.
     """
     num_slots = max(16, recipe.most_rollouts_per_prompt)
-    kv_tokens = engine.full_rollouts * model.max_length
     sessions = make_sessions(model, tasks, http_settings)
-    parts = episode_parts(model, tasks, num_slots=num_slots, kv_tokens=kv_tokens, exporter=exporter)
+    parts = episode_parts(model, tasks, num_slots=num_slots, exporter=exporter)
     if parts is None:
         yield Samplers(engine)
         return

@@ -25,12 +25,13 @@ class SessionPrograms:
         """
         remove_abandoned()
         self._closing = ExitStack()
-        self._surroundings = Surroundings()
+        variables: Mapping[str, str] = {}
         if authority is not None:
             folder = self._closing.enter_context(
                 tempfile.TemporaryDirectory(prefix="rollcast-trust-")
             )
-            self._surroundings = Surroundings(variables=trusting(authority, Path(folder)))
+            variables = trusting(authority, Path(folder))
+        self._surroundings = Surroundings(variables=variables)
         self._running: set[SessionProgram] = set()
         self._sources: dict[str, ProgramSource] = {}
 

@@ -41,8 +41,6 @@ class EpisodeParts:
     asked. A turn that waited inside the engine would lose its KV at every update of the weights."""
     max_sequence_tokens: int
     """Longest prompt and completion together, `model.max_length`."""
-    kv_tokens: int
-    """Tokens whose KV fits into the engine's cache."""
     exporter: Exporter
     _releases: set[asyncio.Task[None]] = field(default_factory=set)
     _failures: Counter[tuple[str, Stage]] = field(default_factory=Counter)

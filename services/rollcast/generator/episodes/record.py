@@ -211,11 +211,8 @@ class EpisodeRecord:
         turns = [self.turns[number] for number in kept_numbers]
         used = sorted({turn.sequence for turn in turns})
         positions = {sequence: position for position, sequence in enumerate(used)}
-        self._ends = {}
-        for turn in turns:
-            self._ends[positions[turn.sequence]] = max(
-                turn.end, self._ends.get(positions[turn.sequence], 0)
-            )
+        # The last turn of each sequence, since they are in their order.
+        self._ends = {positions[turn.sequence]: turn.end for turn in turns}
         self.turns = [replace(turn, sequence=positions[turn.sequence]) for turn in turns]
         self._has_stopped = [self._has_stopped[number] for number in kept_numbers]
         self.sequences = [self.sequences[sequence] for sequence in used]

@@ -204,10 +204,10 @@ def _does_not_start(
     )
     if cause is None:
         remedy = "give the folder of a Hugging Face causal LM"
+    elif cause.startswith(("ModuleNotFoundError", "ImportError")):
+        remedy = "install what is missing, or the pinned packages again (requirements/)"
     else:
         remedy = "choose a model that the installed vLLM serves on this machine"
-    if cause is not None and cause.startswith(("ModuleNotFoundError", "ImportError")):
-        remedy = "install what is missing, or the pinned packages again (requirements/)"
     if argument_names:
         remedy += f", or leave {passed.FIELD} out"
     return UserError(f"{served}: vLLM cannot serve it ({cause or deepest_error(error)}); {remedy}")

@@ -75,61 +75,46 @@ class StepObserver:
         # Before requests of this step begin to decode: a step counts if a request goes on decoding
         # in it.
         self._decodes = not self._decoding.isdisjoint(scheduled.num_scheduled_tokens)
-        kept_by_request = self._observe_blocks(scheduled)
-        for new in scheduled.scheduled_new_reqs:
-            num_prompt_tokens = len(new.prompt_token_ids)
-            num_tokens = len(new.prefill_token_ids or new.prompt_token_ids)
-            if (
-                new.req_id in self._num_prompt_tokens
-            ):  # vLLM's second model runner gets resumed requests as new ones
-                self._rebuilds.append(
-                    KvRebuild(
-                        new.req_id, num_tokens - num_prompt_tokens, kept_by_request[new.req_id]
-                    )
-                )
-            self._num_prompt_tokens[new.req_id] = num_prompt_tokens
-            self._advance(scheduled, new.req_id, new.num_computed_tokens, num_tokens)
-        cached = scheduled.scheduled_cached_reqs
-        if cached.resumed_req_ids or self._prefilling:
-            for request_id, computed, outputs in zip(
-                cached.req_ids, cached.num_computed_tokens, cached.num_output_tokens, strict=True
-            ):
-                if request_id in cached.resumed_req_ids:
-                    self._rebuilds.append(
-                        KvRebuild(request_id, outputs, kept_by_request[request_id])
-                    )
-                    self._advance(
-                        scheduled,
-                        request_id,
-                        computed,
-                        self._num_prompt_tokens[request_id] + outputs,
-                    )
-                elif request_id in self._prefilling:
-                    self._advance(scheduled, request_id, computed, self._prefilling[request_id])
+        self._take_in_requests(scheduled)
         for request_id in self._decoding & scheduled.num_scheduled_tokens.keys():
             self._sampled[request_id] = self._sampled.get(request_id, 0) + 1
             self.counts.sampled_tokens += 1
 
-    def _observe_blocks(self, scheduled: Any) -> dict[str, int]:
-        """Returns the result of `KvBlocks.begin` for each request that begins."""
+    def _take_in_requests(self, scheduled: Any) -> None:
+        """Take in the requests that begin, run again, or go on."""
+        beginning = []
+        for new in scheduled.scheduled_new_reqs:
+            # vLLM's second model runner gets resumed requests as new ones
+            is_resumed = new.req_id in self._num_prompt_tokens
+            self._num_prompt_tokens[new.req_id] = len(new.prompt_token_ids)
+            num_tokens = len(new.prefill_token_ids or new.prompt_token_ids)
+            beginning.append(
+                (new.num_computed_tokens, new.req_id, new.block_ids, num_tokens, is_resumed)
+            )
         cached = scheduled.scheduled_cached_reqs
-        beginning = [
-            (new.num_computed_tokens, new.req_id, new.block_ids)
-            for new in scheduled.scheduled_new_reqs
-        ]
-        for request_id, computed, blocks in zip(
-            cached.req_ids, cached.num_computed_tokens, cached.new_block_ids, strict=True
+        for request_id, computed, outputs, blocks in zip(
+            cached.req_ids,
+            cached.num_computed_tokens,
+            cached.num_output_tokens,
+            cached.new_block_ids,
+            strict=True,
         ):
             if request_id in cached.resumed_req_ids:
-                beginning.append((computed, request_id, blocks))
-            elif blocks is not None:
+                num_tokens = self._num_prompt_tokens[request_id] + outputs
+                beginning.append((computed, request_id, blocks, num_tokens, True))
+                continue
+            if blocks is not None:
                 self._blocks.grow(request_id, blocks)
+            if request_id in self._prefilling:
+                self._advance(scheduled, request_id, computed, self._prefilling[request_id])
         # A request may get a block that an earlier one of the same step fills (`KvBlocks.begin`).
         beginning.sort(key=lambda request: request[0])
-        return {
-            request_id: self._blocks.begin(request_id, blocks, computed)
-            for computed, request_id, blocks in beginning
-        }
+        for computed, request_id, blocks, num_tokens, is_resumed in beginning:
+            num_kept = self._blocks.begin(request_id, blocks, computed)
+            if is_resumed:
+                num_outputs = num_tokens - self._num_prompt_tokens[request_id]
+                self._rebuilds.append(KvRebuild(request_id, num_outputs, num_kept))
+            self._advance(scheduled, request_id, computed, num_tokens)
 
     def weights_changed(self) -> None:
         """New weights were loaded, between two steps."""
