@@ -94,16 +94,18 @@ class ScriptedWorld:
         return self.answer(number)
 
     async def reward(self) -> float | None:
-        if isinstance(self.value, Exception):
-            raise self.value
-        value: float | None = self.value
+        value: float | None = _value_or_raised(self.value)
         return value
 
     async def metrics(self) -> Mapping[Any, Any]:
-        if isinstance(self.own_numbers, Exception):
-            raise self.own_numbers
-        numbers: Mapping[Any, Any] = self.own_numbers
+        numbers: Mapping[Any, Any] = _value_or_raised(self.own_numbers)
         return numbers
+
+
+def _value_or_raised(value: Any) -> Any:
+    if isinstance(value, Exception):
+        raise value
+    return value
 
 
 @dataclass

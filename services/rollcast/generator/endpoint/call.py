@@ -8,9 +8,10 @@ the turn: two requests never extend the same tokens.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from rollcast.chat.base import ChatMessage, ToolSchema
 from rollcast.generator.endpoint.refusals import RefusedRequestError
@@ -47,34 +48,31 @@ class TurnAnswer:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class PendingTurn:
-    """The sequence in which a request's turn is sampled."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingRequest(ABC):
+    """A request for a turn, whose history is given as messages or as tokens."""
 
-    sequence: int
-    follows: int | None = None
-    """Number of the recorded turn that the history continues. None = no recorded turn, or
-    tokens."""
+    max_tokens: int | None
+    """None = as many as the episode's budget has."""
+    stop: tuple[str, ...]
+    replaced: tuple[str, ...]
+    """Settings of sampling in place of which the run's are used."""
+    is_retry: bool | None
+    """See `RecordedTurn.is_retry`."""
 
+    @abstractmethod
+    def prepare_turn(self, session: HarnessSession) -> tuple[int, int | None]:
+        """Begin or extend a sequence with the history; returns its number, and that of the recorded
+        turn that the history continues. None = no recorded turn, or tokens.
 
-class Request(Protocol):
-    """The ways in which a history is given: as messages, or as tokens."""
+        Raises RefusedRequestError.
+        """
 
-    def prepare_turn(self, session: HarnessSession) -> PendingTurn:
-        """Begin or extend a sequence with the history. Raises RefusedRequestError."""
-        ...
-
-    @property
-    def max_tokens(self) -> int | None: ...
-
-    @property
-    def stop(self) -> tuple[str, ...]: ...
-
+    @abstractmethod
     def answer(
-        self, session: HarnessSession, pending_turn: PendingTurn, number: int, finish: Finish
+        self, session: HarnessSession, number: int, follows: int | None, finish: Finish
     ) -> TurnAnswer:
         """Remember a turn of the record, and return what its client gets."""
-        ...
 
 
 @dataclass(eq=False)
@@ -82,7 +80,7 @@ class EndpointCall:
     """`run` it once. `abandon`: its client is gone."""
 
     session: HarnessSession
-    request: Request
+    request: SamplingRequest
     on_tokens: Callable[[list[int], list[int]], None] | None = None
     """The reader of the turn, see `TurnEnds.on_tokens`."""
     _wait_task: asyncio.Task[Any] | None = None
@@ -103,8 +101,7 @@ class EndpointCall:
             async with session.turn(self, self.end, self.request.max_tokens) as tokens:
                 # From here on `end` aborts the sequence, and no longer cancels this task.
                 self._wait_task = None
-                pending_turn = self.request.prepare_turn(session)
-                sequence = pending_turn.sequence
+                sequence, follows = self.request.prepare_turn(session)
                 self._sampler = record.sequences[sequence]
                 if self._sampler.completion.given_token_ids:
                     tokens = session.lower_reservation(self, tokens)
@@ -117,7 +114,7 @@ class EndpointCall:
                 # An aborted request without a token makes no turn.
                 if number < num_turns_before or record.turns[number].sequence != sequence:
                     raise self._end_error()
-                answer = self.request.answer(session, pending_turn, number, finish)
+                answer = self.request.answer(session, number, follows, finish)
                 session.note_turn(
                     finish,
                     len(answer.token_ids),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rollcast.chat.base import ChatMessage, ToolSchema
 from rollcast.chat.messages import assistant_message
 from rollcast.generator.endpoint.call import (
-    PendingTurn,
+    SamplingRequest,
     TurnAnswer,
     check_renderable,
     render_prompt,
@@ -23,8 +23,8 @@ from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.vllm.engine_request import Finish
 
 
-@dataclass(frozen=True, slots=True)
-class ChatRequest:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRequest(SamplingRequest):
     """A history of messages, and the settings of its request as far as they are honored."""
 
     messages: Sequence[ChatMessage]
@@ -33,9 +33,6 @@ class ChatRequest:
     """The approximate size of the messages as JSON."""
     digests: Sequence[bytes]
     """The result of `history_digests`."""
-    max_tokens: int | None
-    """None = as many as the episode's budget has."""
-    stop: tuple[str, ...]
     is_streamed: bool
     wants_usage: bool
     """Whether the stream ends with the number of its tokens."""
@@ -44,12 +41,8 @@ class ChatRequest:
     """The tokens of prompt and answer, as vLLM gives them."""
     names_tokens_by_id: bool
     """Log-probs are of `token_id:17` in place of the token's text."""
-    replaced: tuple[str, ...]
-    """Settings of sampling in place of which the run's are used."""
-    is_retry: bool | None
-    """See `RecordedTurn.is_retry`."""
 
-    def prepare_turn(self, session: HarnessSession) -> PendingTurn:
+    def prepare_turn(self, session: HarnessSession) -> tuple[int, int | None]:
         """Extend the turn that the messages continue, or begin a sequence.
 
         Raises RefusedRequestError.
@@ -80,10 +73,10 @@ class ChatRequest:
             sequence = session.begin_sequence(prompt, self._reason(session, "forked"))
         else:
             sequence = session.extend_sequence(turn, environment_tokens)
-        return PendingTurn(sequence, turn.number)
+        return sequence, turn.number
 
     def answer(
-        self, session: HarnessSession, pending_turn: PendingTurn, number: int, finish: Finish
+        self, session: HarnessSession, number: int, follows: int | None, finish: Finish
     ) -> TurnAnswer:
         """Parse a turn of the record, and remember it."""
         tokens_before, sampled = session.record.turn_tokens(number)
@@ -104,7 +97,7 @@ class ChatRequest:
                 self.digests[-1],
                 tuple(call["id"] for call in message.get("tool_calls", ())),
                 time.monotonic(),
-                pending_turn.follows,
+                follows,
                 message,
                 is_retry=self.is_retry,
             ),
@@ -118,12 +111,12 @@ class ChatRequest:
             tokens_before,
             sampled,
             session.record.turn_logprobs(number),
-            session.record.sequences[pending_turn.sequence].stop_text,
+            session.record.sequences[session.record.turns[number].sequence].stop_text,
         )
 
     def _match_tokens(
         self, session: HarnessSession, reason: str, followed: RecordedTurn | None
-    ) -> PendingTurn:
+    ) -> tuple[int, int | None]:
         """Extend the longest recorded turn that the rendered messages begin with, or begin a
         sequence.
 
@@ -133,7 +126,7 @@ class ChatRequest:
         prompt = render_prompt(session, self.messages, self.tools)
         sequence, matched_turn = session.match_tokens(prompt, new=reason, forked=reason)
         followed = matched_turn or followed
-        return PendingTurn(sequence, None if followed is None else followed.number)
+        return sequence, None if followed is None else followed.number
 
     def _reason(self, session: HarnessSession, otherwise: str) -> str:
         return "retried" if session.histories.was_asked(self.digests[-1]) else otherwise

@@ -279,11 +279,9 @@ class HarnessSession:
         self.start = None
         if self.record.sequences:
             self._count(episode_metrics.ENDPOINT_SEQUENCES, reason=reason)
-        elif start is not None:
-            if start.sequence_prompt(start, self.task.prompt_token_ids).tolist() == prompt:
-                return self.record.begin_sequence(prompt, start)
-            self.parts.note_discarded(self.environment, start.num_tokens)
-        return self.record.begin_sequence(prompt)
+            return self.record.begin_sequence(prompt)
+        usable_start = self.parts.usable_start(self.task, start, prompt)
+        return self.record.begin_sequence(prompt, usable_start)
 
     def extend_sequence(self, turn: RecordedTurn, added_tokens: list[int]) -> int:
         """Give tokens to the sequence of a turn, which is its last.

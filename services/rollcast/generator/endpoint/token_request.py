@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rollcast.generator.endpoint.call import (
-    PendingTurn,
+    SamplingRequest,
     TurnAnswer,
 )
 from rollcast.generator.endpoint.histories import RecordedTurn
@@ -42,19 +42,13 @@ HONORED = frozenset(
 """Fields of `sampling_params`. Log-probs of the sampled tokens are always given."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRequest:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRequest(SamplingRequest):
     """A history of tokens, to which the model's next tokens are sampled."""
 
     token_ids: list[int]
     digest: bytes
     """The digest of the tokens."""
-    max_tokens: int | None
-    stop: tuple[str, ...]
-    replaced: tuple[str, ...]
-    """See `ChatRequest.replaced`."""
-    is_retry: bool | None
-    """See `RecordedTurn.is_retry`."""
 
     @classmethod
     def read(
@@ -82,9 +76,16 @@ class TokenRequest:
         max_tokens, stop = turn_limits(settings)
         content = np.asarray(token_ids, dtype=np.int64).tobytes()
         digest = hashlib.blake2b(content, digest_size=16).digest()
-        return cls(token_ids, digest, max_tokens, stop, replaced, is_retry)
+        return cls(
+            token_ids=token_ids,
+            digest=digest,
+            max_tokens=max_tokens,
+            stop=stop,
+            replaced=replaced,
+            is_retry=is_retry,
+        )
 
-    def prepare_turn(self, session: HarnessSession) -> PendingTurn:
+    def prepare_turn(self, session: HarnessSession) -> tuple[int, int | None]:
         """Extend the longest recorded turn that the tokens begin with, or begin a sequence."""
         is_retry = session.histories.was_asked(self.digest)
         sequence, _ = session.match_tokens(
@@ -92,10 +93,10 @@ class TokenRequest:
             new="retried" if is_retry else "new",
             forked="retried" if is_retry else "forked",
         )
-        return PendingTurn(sequence)
+        return sequence, None
 
     def answer(
-        self, session: HarnessSession, pending_turn: PendingTurn, number: int, finish: Finish
+        self, session: HarnessSession, number: int, follows: int | None, finish: Finish
     ) -> TurnAnswer:
         """Remember a turn of the record."""
         tokens_before, sampled = session.record.turn_tokens(number)

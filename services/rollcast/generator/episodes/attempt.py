@@ -173,13 +173,7 @@ class EpisodeAttempt(BaseAttempt):
         prompt.
         """
         prompt = self._render_prompt(messages, tools)
-        start = self.start
-        if (
-            start is not None
-            and start.sequence_prompt(start, self.task.prompt_token_ids).tolist() != prompt
-        ):
-            self.parts.note_discarded(self._name, start.num_tokens)
-            start = None
+        start = self.parts.usable_start(self.task, self.start, prompt)
         self._is_set_up = True
         sequence = self.record.begin_sequence(prompt, start)
         if self.record.remaining_tokens(sequence) <= 0 and start is None:

@@ -10,6 +10,7 @@ from rollcast.chat.base import ChatRenderer
 from rollcast.config.environments.settings import EnvironmentSettings
 from rollcast.environments.base import Environments
 from rollcast.rollouts.environment_metrics import bound_metrics
+from rollcast.rollouts.records import PromptTask, Rollout
 from rollcast.telemetry import episode_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
@@ -111,6 +112,16 @@ class EpisodeParts:
                 "numbers of an environment are left out", environment=environment, names=names
             )
         return metrics
+
+    def usable_start(
+        self, task: PromptTask, start: Rollout | None, prompt: list[int]
+    ) -> Rollout | None:
+        """A former owner's part if it follows the same prompt; tokens of another are discarded."""
+        if start is None or start.sequence_prompt(start, task.prompt_token_ids).tolist() == prompt:
+            return start
+        assert task.episode is not None
+        self.note_discarded(task.episode.environment, start.num_tokens)
+        return None
 
     def note_discarded(self, environment: str, num_tokens: int) -> None:
         """Count sampled tokens that are thrown away because their episode begins again."""
