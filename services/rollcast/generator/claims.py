@@ -339,9 +339,10 @@ class ClaimLoop:
         while True:
             await asyncio.sleep(self.renew_seconds)
             if self._groups:
-                await self._renew_all(dict(self._groups))
+                await self._renew_all()
 
-    async def _renew_all(self, groups: dict[int, ActiveGroup]) -> None:
+    async def _renew_all(self) -> None:
+        groups = dict(self._groups)
         running_claims = [group.claimed for group in groups.values()]
         lost = await self._queue.call(
             self._queue.current, lambda queue: queue.renew(running_claims)

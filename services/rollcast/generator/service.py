@@ -28,7 +28,6 @@ from rollcast.config.connections import Rpc
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
 from rollcast.config.out_of_memory import OutOfMemory
-from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Generator
 from rollcast.config.tasks import Tasks
@@ -125,14 +124,8 @@ async def _serve(
     )
     standing = Standing()
     sessions = make_sessions(config.model, config.tasks, config.http)
-    http = serve_http(
-        config.http,
-        listener,
-        exporter,
-        sessions,
-        ready=standing.ready,
-        started=standing.startup_status,
-    )
+    probes = (standing.ready, standing.startup_status)
+    http = serve_http(config.http, listener, exporter, sessions, *probes)
     key = new_key()
     starting = asyncio.create_task(report_starting(config.rpc, key))
     checking = asyncio.create_task(_check_episodes(config.model, config.tasks))
@@ -142,9 +135,11 @@ async def _serve(
         try:
             await _wait_for_start(checking, stopping)
             publish_port(config.run_folder, name, http.port)
-            slots, episodes = _slots_and_episodes(
-                config.generator, config.recipe, config.model, config.tasks, engine, exporter
-            )
+            slots = claimable(config.generator, config.recipe, config.tasks, engine.full_rollouts)
+            if config.tasks.environments:
+                kv_tokens = engine.full_rollouts * config.model.max_length
+                slots = replace(slots, episode_kv_tokens=kv_tokens)
+            episodes = episode_parts(config.model, config.tasks, slots.total, exporter)
             if sessions is not None and episodes is not None:
                 serve_single_calls(sessions, engine, episodes, config.recipe, slots.total)
             log.info(
@@ -175,24 +170,6 @@ async def _serve(
         starting.cancel()
         checking.cancel()
         http.stop()
-
-
-def _slots_and_episodes(
-    generator: Generator,
-    recipe: Recipe,
-    model: Model,
-    tasks: Tasks,
-    engine: Engine,
-    exporter: Exporter,
-) -> tuple[Slots, EpisodeParts | None]:
-    """The slots that a started engine has room for, and the parts of episodes; None = the run has
-    no environments.
-    """
-    slots = claimable(generator, recipe, tasks, engine.full_rollouts)
-    if tasks.environments:
-        slots = replace(slots, episode_kv_tokens=engine.full_rollouts * model.max_length)
-    episodes = episode_parts(model, tasks, num_slots=slots.total, exporter=exporter)
-    return slots, episodes
 
 
 async def _check_episodes(model: Model, tasks: Tasks) -> None:

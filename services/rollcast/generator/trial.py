@@ -94,17 +94,15 @@ async def try_out(config: RunConfig, num_prompts: int, fork: EngineFork) -> Tria
 def _prompts(model: Model, tasks: Tasks, limit: int, num_prompts: int) -> list[TokenizedPrompt]:
     tokenizer = load_tokenizer(model)
     train = load(tasks).train
-    single = [prompt for prompt in train if not prompt.environment]
     chosen = []
-    of_environments = [
-        [prompt for prompt in train if prompt.environment == environment.name]
+    played_here = [
+        environment.name
         for environment in tasks.environments
         if not isinstance(environment, SessionEnvironment) or environment.is_started_here
     ]
-    for prompts, num_wanted in (
-        (single, num_prompts),
-        *((prompts, 1) for prompts in of_environments),
-    ):
+    for name in ("", *played_here):
+        num_wanted = 1 if name else num_prompts
+        prompts = [prompt for prompt in train if prompt.environment == name]
         few = prompts[: 4 * num_wanted]  # some may be too long
         short_prompts, _ = tokenize_prompts(tokenizer, few, limit, tasks.prompt_format)
         if few and not short_prompts:
@@ -135,7 +133,7 @@ async def make_samplers(
     """
     num_slots = max(16, recipe.most_rollouts_per_prompt)
     sessions = make_sessions(model, tasks, http_settings)
-    parts = episode_parts(model, tasks, num_slots=num_slots, exporter=exporter)
+    parts = episode_parts(model, tasks, num_slots, exporter)
     if parts is None:
         yield Samplers(engine)
         return
@@ -203,12 +201,11 @@ def _turns(engine: Engine, rollout: Rollout, episode: Episode) -> tuple[TriedTur
     turns = []
     for number, turn in enumerate(episode.turns):
         token_ids = rollout.sequences[turn.sequence].token_ids
-        later_turns = episode.turns[number + 1 :]
-        later = [
-            later_turn.start for later_turn in later_turns if later_turn.sequence == turn.sequence
-        ]
+        later_starts = (
+            later.start for later in episode.turns[number + 1 :] if later.sequence == turn.sequence
+        )
         # Tokens between two turns of one sequence are the environment's answer.
-        answer = token_ids[turn.end : later[0]] if later else token_ids[:0]
+        answer = token_ids[turn.end : next(later_starts, turn.end)]
         turns.append(
             TriedTurn(
                 engine.decode(token_ids[turn.start : turn.end].tolist()),

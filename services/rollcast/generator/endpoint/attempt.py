@@ -111,8 +111,7 @@ class HarnessAttempt(BaseAttempt):
             await self._close_and_wait()
             untrained: Set[int] = frozenset()
             if program is not None and self._join is not None:
-                traced = cast(TracedProgram, program)
-                untrained, end = self._apply_trace(self._join, traced, end)
+                untrained, end = self._apply_trace(self._join, cast(TracedProgram, program), end)
             self.session.drop_unread(untrained)
             if not self.record.turns:
                 raise EnvironmentFailedError(self._why_no_turn(program))

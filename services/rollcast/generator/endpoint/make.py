@@ -32,7 +32,6 @@ def serve(
     listener: socket,
     exporter: Exporter,
     sessions: Sessions | None,
-    *,
     ready: Callable[[], tuple[bool, str]] = always_alive,
     started: Callable[[], tuple[bool, str]] = always_alive,
 ) -> HttpServer:

@@ -14,7 +14,7 @@ that each element could be.
 """
 
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from rollcast.generator.endpoint.bodies import MAX_DEPTH, measure
@@ -25,35 +25,31 @@ from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.vllm import protocol as vllm_protocol
 from rollcast.rollouts.records import Sampling
 
-HONORED = frozenset(
-    {
-        *(
-            "messages",
-            "model",
-            "tools",
-            "tool_choice",
-            "max_tokens",
-            "max_completion_tokens",
-            "stop",
-        ),
-        *("stream", "stream_options", "n", "parallel_tool_calls", "logprobs"),
-        *("return_token_ids", "return_tokens_as_token_ids"),
-    }
-)
-IGNORED = frozenset(
-    {
-        *(
-            "user",
-            "metadata",
-            "store",
-            "service_tier",
-            "safety_identifier",
-            "prompt_cache_key",
-            "request_id",
-        ),
-        *("session_id", "include_reasoning"),
-    }
-)
+HONORED: Set[str] = {
+    *(
+        "messages",
+        "model",
+        "tools",
+        "tool_choice",
+        "max_tokens",
+        "max_completion_tokens",
+        "stop",
+    ),
+    *("stream", "stream_options", "n", "parallel_tool_calls", "logprobs"),
+    *("return_token_ids", "return_tokens_as_token_ids"),
+}
+IGNORED: Set[str] = {
+    *(
+        "user",
+        "metadata",
+        "store",
+        "service_tier",
+        "safety_identifier",
+        "prompt_cache_key",
+        "request_id",
+    ),
+    *("session_id", "include_reasoning"),
+}
 """Settings that change no token."""
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "frequency_penalty": (0,),
@@ -144,7 +140,7 @@ def read_request(
 
 
 def other_settings(
-    body: Mapping[str, Any], sampling: Sampling, honored: frozenset[str]
+    body: Mapping[str, Any], sampling: Sampling, honored: Set[str]
 ) -> tuple[str, ...]:
     """The settings of a request that would sample differently than the run."""
     run = {

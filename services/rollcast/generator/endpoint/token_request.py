@@ -6,7 +6,7 @@ The history is matched with the record token by token, and nothing is rendered o
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,17 +28,15 @@ from rollcast.generator.vllm import protocol
 from rollcast.generator.vllm.engine_request import Finish
 from rollcast.rollouts.records import Sampling
 
-HONORED = frozenset(
-    {
-        "max_tokens",
-        "stop",
-        "n",
-        "logprobs",
-        "detokenize",
-        "output_kind",
-        "include_stop_str_in_output",
-    }
-)
+HONORED: Set[str] = {
+    "max_tokens",
+    "stop",
+    "n",
+    "logprobs",
+    "detokenize",
+    "output_kind",
+    "include_stop_str_in_output",
+}
 """Fields of `sampling_params`. Log-probs of the sampled tokens are always given."""
 
 

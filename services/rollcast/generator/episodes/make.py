@@ -21,7 +21,7 @@ log = get_logger()
 
 
 def episode_parts(
-    model: Model, tasks: Tasks, *, num_slots: int, exporter: Exporter
+    model: Model, tasks: Tasks, num_slots: int, exporter: Exporter
 ) -> EpisodeParts | None:
     """None = the run file has no environments.
 

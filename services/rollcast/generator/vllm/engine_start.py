@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from rollcast.config import engine_arguments as passed
 from rollcast.config.errors import UserError
-from rollcast.config.lora import check_gpu_dtype
+from rollcast.config.lora import Lora, check_gpu_dtype
 from rollcast.config.model import TEXT_MODELS, text_part
 from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
@@ -107,13 +107,7 @@ def engine_arguments(config: RunConfig, name: str) -> dict[str, Any]:
     if generator.block_size is not None:
         arguments["block_size"] = generator.block_size
     if config.model.lora is not None:
-        # One adapter, on the layers that the trainer adapts and no others
-        arguments |= {
-            "enable_lora": True,
-            "max_loras": 1,
-            "max_lora_rank": config.model.lora.engine_rank,
-            "lora_target_modules": list(config.model.lora.layers),
-        }
+        arguments |= adapter_arguments(config.model.lora)
     if config.recipe.router_replay:
         arguments["enable_return_routed_experts"] = True
     if current_platform.is_cpu():
@@ -137,6 +131,16 @@ def engine_arguments(config: RunConfig, name: str) -> dict[str, Any]:
         # place.
         arguments["moe_backend"] = "triton"
     return arguments | passed_arguments(generator.engine)
+
+
+def adapter_arguments(lora: Lora) -> dict[str, Any]:
+    """vLLM's arguments for one adapter, on the layers that the trainer adapts and no others."""
+    return {
+        "enable_lora": True,
+        "max_loras": 1,
+        "max_lora_rank": lora.engine_rank,
+        "lora_target_modules": list(lora.layers),
+    }
 
 
 def served_config(config: Any, *, wide_head: bool, stored_weights: bool = False) -> Any:

@@ -5,6 +5,7 @@ items and events.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rollcast.generator.endpoint.messages import part_texts
 from rollcast.generator.endpoint.protocol import describe_invalid
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.vllm import protocol
@@ -75,14 +76,8 @@ def joined_text(content: Any) -> Any:
     """
     if not isinstance(content, list):
         return content
-    texts = [
-        content_part.get("text")
-        if isinstance(content_part, dict)
-        and content_part.get("type") in ("input_text", "output_text", "text")
-        else None
-        for content_part in content
-    ]
-    return "".join(map(str, texts)) if all(isinstance(text, str) for text in texts) else content
+    texts = part_texts(content, ("input_text", "output_text", "text"))
+    return content if texts is None else "".join(texts)
 
 
 def without_grammars(tools: Any) -> list[Any] | None:

@@ -13,7 +13,7 @@ sends back is dropped.
 
 import json
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Set
 from typing import Any
 
 from rollcast.generator.endpoint.dialects.response_items import (
@@ -31,43 +31,39 @@ from rollcast.generator.endpoint.sessions import Sessions
 from rollcast.generator.vllm import protocol
 
 Message = dict[str, Any]
-CONVERTED = frozenset(
-    {
-        *(
-            "model",
-            "instructions",
-            "tools",
-            "tool_choice",
-            "parallel_tool_calls",
-            "max_output_tokens",
-            "stream",
-        ),
-        *("temperature", "top_p", "text", "reasoning", "store", "previous_response_id", "metadata"),
-    }
-)
+CONVERTED: Set[str] = {
+    *(
+        "model",
+        "instructions",
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "max_output_tokens",
+        "stream",
+    ),
+    *("temperature", "top_p", "text", "reasoning", "store", "previous_response_id", "metadata"),
+}
 """Settings that vLLM's class checks. No other list of a body reaches it: it tries many classes for
 each element."""
-IGNORED = frozenset(
-    {
-        *(
-            "input",
-            "request_id",
-            "background",
-            "include",
-            "truncation",
-            "stream_options",
-            "max_tool_calls",
-        ),
-        *(
-            "client_metadata",
-            "prompt_cache_retention",
-            "user",
-            "service_tier",
-            "safety_identifier",
-            "prompt_cache_key",
-        ),
-    }
-)
+IGNORED: Set[str] = {
+    *(
+        "input",
+        "request_id",
+        "background",
+        "include",
+        "truncation",
+        "stream_options",
+        "max_tool_calls",
+    ),
+    *(
+        "client_metadata",
+        "prompt_cache_retention",
+        "user",
+        "service_tier",
+        "safety_identifier",
+        "prompt_cache_key",
+    ),
+}
 """Settings that change no token."""
 ANSWER_ITEMS = frozenset({"message", "function_call", "custom_tool_call"})
 
