@@ -78,12 +78,10 @@ class ScriptedWorld:
     own_numbers: Any = field(default_factory=dict)
     """Value that `metrics` returns, or exception that it raises."""
     num_calls: int = 0
-    num_resets: int = 0
     rows: list[Mapping[str, Any]] = field(default_factory=list)
 
     async def reset(self, row: Mapping[str, Any]) -> Opening:
         self.num_calls = 0
-        self.num_resets += 1
         self.rows.append(row)
         return self.opening
 

@@ -267,8 +267,9 @@ class HarnessAttempt(BaseAttempt):
             raise UnusableEpisodeError(str(error)) from None
         for number, ranges in loss.masked.items():
             self.record.mask_turn(number, ranges)
-        is_over = self.session.exceeded_budget is not None
-        return loss.untrained, end if is_over else loss.end or end
+        if self.session.exceeded_budget is None and loss.end is not None:
+            return loss.untrained, loss.end
+        return loss.untrained, end
 
     async def _close_and_wait(self) -> None:
         """Close the session, and wait until nothing of it is sampled."""
