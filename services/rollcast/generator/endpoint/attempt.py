@@ -98,13 +98,10 @@ class HarnessAttempt(BaseAttempt):
             raise GivenUpError
         began = time.monotonic()
         self.sessions.add(self.session)
-        self.parts.change(episode_metrics.EPISODES_WAITING, self._name, 1)
         program: SessionProgram | None = None
         try:
-            try:
+            with self.parts.counted(episode_metrics.EPISODES_WAITING, self._name):
                 program = await self._start_program()
-            finally:
-                self.parts.change(episode_metrics.EPISODES_WAITING, self._name, -1)
             self.stage = "call"
             end = await self._wait_for_end(program)
             # Turns are dropped below, which a running request must not see.

@@ -73,7 +73,9 @@ class EpisodeAttempt(BaseAttempt):
         self.record.abort()
 
     async def run(self) -> None:
-        environment = await self._acquire_environment()
+        with self.parts.counted(episode_metrics.EPISODES_WAITING, self._name):
+            acquiring = self.parts.environments.acquire(self._name)
+            environment = await self._set_up(acquiring, "none was free")
         is_reusable = False
         try:
             # From here on: the wait for a free environment is not the episode's time.
@@ -153,13 +155,6 @@ class EpisodeAttempt(BaseAttempt):
                 sequence = self.record.begin_sequence(
                     self._render_prompt(transcript.messages, opening.tools)
                 )
-
-    async def _acquire_environment(self) -> LiveEnvironment:
-        self.parts.change(episode_metrics.EPISODES_WAITING, self._name, 1)
-        try:
-            return await self._set_up(self.parts.environments.acquire(self._name), "none was free")
-        finally:
-            self.parts.change(episode_metrics.EPISODES_WAITING, self._name, -1)
 
     async def _set_up(self, call: Coroutine[Any, Any, T], otherwise: str) -> T:
         seconds = self._settings.reset_seconds

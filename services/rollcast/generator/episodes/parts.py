@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -71,8 +72,16 @@ class EpisodeParts:
         except Exception as error:  # it is not used again; `close` ends its processes
             log.warning("an environment was not taken back", reason=repr(error))
 
-    def change(self, gauge: Metric, environment: str, amount: int) -> None:
-        """Raise or lower a gauge."""
+    @contextmanager
+    def counted(self, gauge: Metric, environment: str) -> Iterator[None]:
+        """Raise a gauge while the context lasts."""
+        self._change(gauge, environment, 1)
+        try:
+            yield
+        finally:
+            self._change(gauge, environment, -1)
+
+    def _change(self, gauge: Metric, environment: str, amount: int) -> None:
         key = (gauge.name, environment)
         self._gauges[key] += amount
         self.exporter.set(gauge, self._gauges[key], environment=environment)

@@ -58,11 +58,8 @@ class EpisodeSampler(Sampler):
 
     async def run(self) -> None:
         """Sample until the episode has ended or `stop` was called. Raises the engine's errors."""
-        self.parts.change(episode_metrics.EPISODES_IN_FLIGHT, self._name, 1)
-        try:
+        with self.parts.counted(episode_metrics.EPISODES_IN_FLIGHT, self._name):
             await super().run()
-        finally:
-            self.parts.change(episode_metrics.EPISODES_IN_FLIGHT, self._name, -1)
 
     @property
     def finished(self) -> bool:
