@@ -19,13 +19,13 @@ from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.config.environments.verifiers import VerifiersEnvironment
 from rollcast.config.recipe import Recipe
 from rollcast.connections.http import HttpServer, listen
+from rollcast.generator.base_sampler import Sampler
 from rollcast.generator.endpoint.make import serve
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.endpoint.sessions import Sessions
 from rollcast.generator.endpoint.single_calls import SLOTS_FOR_EACH, serve_single_calls
 from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.samplers import Samplers
-from rollcast.generator.sampling import Sampler
 from rollcast.rollouts.records import PromptTask, Rollout
 from testkit.generator.episode_tasks import WORLD, episode_parts
 from testkit.generator.scripted_world import ScriptedWorld, ScriptedWorlds

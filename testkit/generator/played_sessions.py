@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from rollcast.generator.base_sampler import Sampler
 from rollcast.generator.endpoint.session import HarnessSession
-from rollcast.generator.sampling import Sampler
 from rollcast.rollouts.records import LegKind, PromptTask, Rollout
 from testkit.generator.harness_endpoint import ServedEndpoint, claim_next_session, make_client
 from testkit.replay import replay_logprobs

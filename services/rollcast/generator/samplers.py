@@ -5,11 +5,12 @@ that its task names.
 from functools import partial
 
 from rollcast.config.environments.settings import SessionEnvironment
+from rollcast.generator.base_sampler import Sampler
 from rollcast.generator.endpoint.attempt import HarnessAttempt
 from rollcast.generator.endpoint.sessions import Sessions
 from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.episodes.sampler import EpisodeSampler
-from rollcast.generator.sampling import RolloutSampler, Sampler
+from rollcast.generator.sampling import RolloutSampler
 from rollcast.generator.vllm.engine import Engine
 from rollcast.rollouts.records import PromptTask, Rollout
 

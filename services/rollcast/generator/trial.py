@@ -26,12 +26,12 @@ from rollcast.config.run import RunConfig, load_run_config
 from rollcast.config.tasks import Tasks
 from rollcast.connections.http import listen
 from rollcast.environments.episode_tasks import make_episode_task
+from rollcast.generator.base_sampler import Sampler
 from rollcast.generator.endpoint.make import make_sessions, serve
 from rollcast.generator.endpoint.single_calls import serve_single_calls
 from rollcast.generator.episodes.make import episode_parts
 from rollcast.generator.grading import Graded, GradingThreads
 from rollcast.generator.samplers import Samplers
-from rollcast.generator.sampling import Sampler
 from rollcast.generator.vllm.engine import Engine
 from rollcast.generator.vllm.engine_process import EngineFork
 from rollcast.generator.vllm.engine_start import set_environment

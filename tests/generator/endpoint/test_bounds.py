@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
+from rollcast.generator.base_sampler import Sampler
 from rollcast.generator.endpoint.session import HarnessSession
-from rollcast.generator.sampling import Sampler
 from rollcast.rollouts.records import EpisodeEnd, LengthBudget
 from rollcast.telemetry import episode_metrics
 from testkit.generator.episode_tasks import MAX_LENGTH, episode_task

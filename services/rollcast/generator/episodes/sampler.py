@@ -17,12 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from rollcast.environments.base import EnvironmentFailedError
+from rollcast.generator.base_sampler import Sampler
 from rollcast.generator.episodes.attempt import EpisodeAttempt
 from rollcast.generator.episodes.base_attempt import BaseAttempt
 from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.episodes.waits import GivenUpError
 from rollcast.generator.grading import Graded
-from rollcast.generator.sampling import Sampler
 from rollcast.generator.vllm.engine import Engine
 from rollcast.rollouts.records import EpisodeEnd, PromptTask, Rollout
 from rollcast.telemetry import episode_metrics, generator_metrics
