@@ -94,7 +94,7 @@ async def walk() -> list[tuple[str, str]]:
             sampler = endpoint.sampler(episode_task(1, 1, LengthBudget(max_tokens=100)))
             running = asyncio.create_task(sampler.run())
             session = await claim_next_session(endpoint)
-            session.reward = 1.0
+            session.note_reward(1.0)
             described = endpoint.sessions.describe_session(session, endpoint.sessions.url)
             headers = {"authorization": f"Bearer {described['token']}"}
             messages: list[Any] = [{"role": "user", "content": "go on"}]
@@ -111,7 +111,7 @@ async def walk() -> list[tuple[str, str]]:
                     request_walk.stop()
                     answer = asked.result().raise_for_status().json()["choices"][0]["message"]
                     messages += [answer, {"role": "user", "content": "go on"}]
-            session.end_report = ""
+            session.note_end("")
             await asyncio.wait_for(running, 60.0)
     finally:
         sys.setprofile(None)

@@ -8,7 +8,7 @@ that the file has the chat of an agent once.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -98,16 +98,15 @@ def _changes(before: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, An
         earlier = before.get(name)
         if name in before and value == earlier:
             changes["as_before"].append(name)
-        elif isinstance(value, list) and _begins_with(value, earlier):
-            assert isinstance(earlier, list)
+        elif (
+            isinstance(value, list)
+            and isinstance(earlier, list)
+            and value[: len(earlier)] == earlier
+        ):
             changes["added"][name] = value[len(earlier) :]
         else:
             changes["set"][name] = value
     return {name: change for name, change in changes.items() if change}
-
-
-def _begins_with(value: Sequence[Any], earlier: Any) -> bool:
-    return isinstance(earlier, list) and value[: len(earlier)] == earlier
 
 
 def _with_changes(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -54,7 +54,6 @@ def episode_parts(
     slots: int = 8,
     restarts: int = 2,
     call_seconds: float = 60.0,
-    kv_tokens: int = 1 << 20,
     exporter: Exporter | None = None,
 ) -> EpisodeParts:
     """`calls` and `splits`: see AnyTokensRenderer."""
@@ -67,6 +66,5 @@ def episode_parts(
         settings={WORLD: settings},
         slots=asyncio.Semaphore(slots),
         max_sequence_tokens=MAX_LENGTH,
-        kv_tokens=kv_tokens,
         exporter=exporter or Exporter("test"),
     )

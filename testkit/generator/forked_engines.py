@@ -15,6 +15,7 @@ from multiprocessing.forkserver import ensure_running
 from typing import Any
 
 from rollcast.generator.vllm import engine_warden
+from rollcast.generator.vllm.engine_process import engine_processes_by
 from testkit.uncompiled import UNCOMPILED, compile_as_told
 
 FORKSERVER = multiprocessing.get_context("forkserver")
@@ -30,8 +31,6 @@ well, slowly."""
 @contextmanager
 def forked_engines() -> Iterator[None]:
     """Within it vLLM's engine is forked. To be entered when vLLM's environment is set."""
-    from vllm.v1.engine import utils
-
     FORKSERVER.set_forkserver_preload(list(PRELOADED))
     uncompiled = os.environ.pop(
         UNCOMPILED, None
@@ -39,27 +38,14 @@ def forked_engines() -> Iterator[None]:
     ensure_running()
     if uncompiled is not None:
         os.environ[UNCOMPILED] = uncompiled
-    spawning = utils.get_mp_context
-    utils.get_mp_context = lambda: _Context(spawning())
-    try:
+    with engine_processes_by(_forked_process):
         yield
-    finally:
-        utils.get_mp_context = spawning
 
 
-class _Context:
-    """The context that vLLM would have had, except that its processes are forked."""
-
-    def __init__(self, spawning: Any) -> None:
-        self._spawning = spawning
-
-    def Process(self, *, target: Callable[..., None], name: str, kwargs: Mapping[str, Any]) -> Any:  # noqa: N802
-        return FORKSERVER.Process(
-            target=_be_engine, name=name, args=(dict(os.environ), target, dict(kwargs))
-        )
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._spawning, name)
+def _forked_process(*, target: Callable[..., None], name: str, kwargs: Mapping[str, Any]) -> Any:
+    return FORKSERVER.Process(
+        target=_be_engine, name=name, args=(dict(os.environ), target, dict(kwargs))
+    )
 
 
 def _be_engine(

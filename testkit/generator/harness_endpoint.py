@@ -18,13 +18,14 @@ from rollcast.config.environments.openenv_sessions import OpenEnvSessionEnvironm
 from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.config.environments.verifiers import VerifiersEnvironment
 from rollcast.config.recipe import Recipe
-from rollcast.connections.http import HttpServer, listen, local_url, service_routes
-from rollcast.generator.endpoint.application import GUARDED_HERE, EndpointApplication
+from rollcast.connections.http import HttpServer, listen
+from rollcast.generator.base_sampler import Sampler
+from rollcast.generator.endpoint.make import serve
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.endpoint.sessions import Sessions
-from rollcast.generator.endpoint.single_calls import SLOTS_FOR_EACH, SingleCalls
+from rollcast.generator.endpoint.single_calls import SLOTS_FOR_EACH, serve_single_calls
 from rollcast.generator.episodes.parts import EpisodeParts
-from rollcast.generator.samplers import Sampler, Samplers
+from rollcast.generator.samplers import Samplers
 from rollcast.rollouts.records import PromptTask, Rollout
 from testkit.generator.episode_tasks import WORLD, episode_parts
 from testkit.generator.scripted_world import ScriptedWorld, ScriptedWorlds
@@ -50,17 +51,11 @@ class ServedEndpoint:
 
     def count(self, metric: Any, **labels: str) -> float:
         """The sum of a metric over the labels that are not given."""
-        name = metric.name.removesuffix("_total")
-        families = [
-            family for family in self.parts.exporter.registry.collect() if family.name == name
-        ]
-        samples = [
-            sample for family in families for sample in family.samples if sample.name == metric.name
-        ]
         return sum(
-            matching_sample.value
-            for matching_sample in samples
-            if labels.items() <= matching_sample.labels.items()
+            sample.value
+            for family in self.parts.exporter.registry.collect()
+            for sample in family.samples
+            if sample.name == metric.name and labels.items() <= sample.labels.items()
         )
 
 
@@ -84,24 +79,14 @@ async def served_endpoint(
     if "factory" in settings:
         kind = OpenEnvSessionEnvironment
     parts.settings = {WORLD: kind.model_validate({"name": WORLD, **settings})}
-    authority = tls.certificate_authority if tls else None
-    token = run_token.encode() if run_token else None
-    sessions = Sessions(MODEL, parts.exporter, asyncio.get_running_loop(), token, authority)
     http = Http(tls=tls, token=SecretStr(run_token) if run_token else None)
+    sessions = Sessions(MODEL, http)
     recipe = Recipe.model_validate(
         {"max_completion_tokens": MAX_SINGLE_TOKENS, "length_control": {"kind": "none"}}
     )
-    endpoint = EndpointApplication(sessions)
-    endpoint.single_calls = SingleCalls(
-        engine, parts, sessions, recipe, num_slots=SLOTS_FOR_EACH * MOST_SINGLE_CALLS
-    )
+    serve_single_calls(sessions, engine, parts, recipe, SLOTS_FOR_EACH * MOST_SINGLE_CALLS)
     listener = listen(http.bind, 0, setting="generator.http_port")
-    application = service_routes(
-        parts.exporter.render, lambda: (True, "ok"), routes=endpoint.routes()
-    )
-    server = HttpServer(application, listener, http, guarded=GUARDED_HERE)
-    await asyncio.to_thread(server.start)
-    sessions.url = local_url(http, server.port)
+    server = await asyncio.to_thread(serve, http, listener, parts.exporter, sessions)
     try:
         yield ServedEndpoint(engine, parts, sessions, server)
     finally:

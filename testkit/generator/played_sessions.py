@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from rollcast.generator.base_sampler import Sampler
 from rollcast.generator.endpoint.session import HarnessSession
-from rollcast.generator.samplers import Sampler
 from rollcast.rollouts.records import LegKind, PromptTask, Rollout
 from testkit.generator.harness_endpoint import ServedEndpoint, claim_next_session, make_client
 from testkit.replay import replay_logprobs
@@ -27,8 +27,8 @@ async def play_session(
     session = await claim_next_session(endpoint)
     async with make_client(endpoint, session) as client:
         await program(client, session)
-    session.reward = reward
-    session.end_report = ""
+    session.note_reward(reward)
+    session.note_end("")
     await asyncio.wait_for(running, 60)
     await endpoint.engine.observe()
     return sampler, sampler.rollout()

@@ -78,12 +78,10 @@ class ScriptedWorld:
     own_numbers: Any = field(default_factory=dict)
     """Value that `metrics` returns, or exception that it raises."""
     num_calls: int = 0
-    num_resets: int = 0
     rows: list[Mapping[str, Any]] = field(default_factory=list)
 
     async def reset(self, row: Mapping[str, Any]) -> Opening:
         self.num_calls = 0
-        self.num_resets += 1
         self.rows.append(row)
         return self.opening
 
@@ -94,16 +92,18 @@ class ScriptedWorld:
         return self.answer(number)
 
     async def reward(self) -> float | None:
-        if isinstance(self.value, Exception):
-            raise self.value
-        value: float | None = self.value
+        value: float | None = _value_or_raised(self.value)
         return value
 
     async def metrics(self) -> Mapping[Any, Any]:
-        if isinstance(self.own_numbers, Exception):
-            raise self.own_numbers
-        numbers: Mapping[Any, Any] = self.own_numbers
+        numbers: Mapping[Any, Any] = _value_or_raised(self.own_numbers)
         return numbers
+
+
+def _value_or_raised(value: Any) -> Any:
+    if isinstance(value, Exception):
+        raise value
+    return value
 
 
 @dataclass

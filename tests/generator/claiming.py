@@ -103,7 +103,7 @@ async def generator(
         engine=engine,  # type: ignore[arg-type]
         grader=grader,
         open_queue=open_queue or (lambda name: MemoryGeneratorQueue(broker, name)),
-        owner=owner,
+        first_owner=owner,
         slots=slots,
         renew_seconds=0.05,
         fence_patience_seconds=5.0,

@@ -97,7 +97,7 @@ async def test_turns_of_a_later_sequence_keep_their_number_if_one_before_it_has_
         assert await record.sample_turn(empty, max_tokens=0) == "length"
         await record.sample_turn(third)
         assert await record.sample_turn(last_empty, max_tokens=0) == "length"
-    record.end = EpisodeEnd.ANSWERED
+    record.episode.end = EpisodeEnd.ANSWERED
     rollout = record.rollout()
     assert rollout.episode is not None
     assert [branch.prompt_token_ids.tolist() for branch in rollout.episode.branches] == [[7, 8, 9]]

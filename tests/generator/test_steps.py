@@ -61,10 +61,10 @@ def test_a_prompt_in_one_step_decodes_from_then_on() -> None:
     assert observer.decoding() == ["a"]
     observer.observe(scheduled({"a": 1}, cached={"a": (10, 1)}))
     assert observer.decoding() == ["a"]
-    assert observer.num_steps == 2
+    assert observer.counts.steps == 2
     observer.observe(scheduled({}, finished={"a"}))
     assert observer.decoding() == []
-    assert observer.num_steps == 2
+    assert observer.counts.steps == 2
 
 
 def test_a_prompt_in_chunks_decodes_only_after_the_last() -> None:
@@ -81,20 +81,22 @@ def test_a_prompt_in_chunks_decodes_only_after_the_last() -> None:
 def test_sampled_tokens_are_counted_and_those_of_unfinished_requests_kept_apart() -> None:
     observer = StepObserver([BLOCK])
     observer.observe(scheduled({"a": 10, "b": 32}, new={"a": (10, 0), "b": (40, 0)}))
-    assert (observer.num_sampled_tokens, observer.num_inflight_tokens) == (1, 1), (
+    assert (observer.counts.sampled_tokens, observer.take_counts().inflight_tokens) == (1, 1), (
         "b is in its prompt"
     )
     observer.observe(scheduled({"a": 1, "b": 8}, cached={"a": (10, 1), "b": (32, 0)}))
     observer.observe(scheduled({"a": 1, "b": 1}, cached={"a": (11, 2), "b": (40, 1)}))
-    assert (observer.num_sampled_tokens, observer.num_inflight_tokens) == (5, 5)
+    assert (observer.counts.sampled_tokens, observer.take_counts().inflight_tokens) == (5, 5)
     observer.observe(scheduled({"b": 1}, cached={"b": (41, 2)}, finished={"a"}))
-    assert (observer.num_sampled_tokens, observer.num_inflight_tokens) == (6, 3)
+    assert (observer.counts.sampled_tokens, observer.take_counts().inflight_tokens) == (6, 3)
     observer.observe(scheduled({}, preempted={"b"}))
-    assert observer.num_inflight_tokens == 3, "what it sampled is kept, only its KV entries are not"
+    assert observer.take_counts().inflight_tokens == 3, (
+        "what it sampled is kept, only its KV entries are not"
+    )
     observer.observe(scheduled({"b": 43}, cached={"b": (0, 3)}, resumed={"b"}))
-    assert (observer.num_sampled_tokens, observer.num_inflight_tokens) == (7, 4)
+    assert (observer.counts.sampled_tokens, observer.take_counts().inflight_tokens) == (7, 4)
     observer.observe(scheduled({}, finished={"b"}))
-    assert (observer.num_sampled_tokens, observer.num_inflight_tokens) == (7, 0)
+    assert (observer.counts.sampled_tokens, observer.take_counts().inflight_tokens) == (7, 0)
 
 
 def test_a_preempted_request_is_counted_and_its_rebuild_told_once() -> None:
@@ -102,7 +104,7 @@ def test_a_preempted_request_is_counted_and_its_rebuild_told_once() -> None:
     observer.observe(scheduled({"a": 10, "b": 10}, new={"a": (10, 0), "b": (10, 0)}))
     observer.observe(scheduled({"a": 1}, cached={"a": (10, 1)}, preempted={"b"}))
     assert observer.decoding() == ["a"]
-    assert observer.num_preemptions == 1
+    assert observer.counts.preemptions == 1
     # 10 prompt and 5 output tokens, of which the first 8 are found in the cache; two chunks.
     observer.observe(scheduled({"a": 1, "b": 4}, cached={"a": (11, 2), "b": (8, 5)}, resumed={"b"}))
     assert observer.decoding() == ["a"]
@@ -300,12 +302,12 @@ def test_the_decode_rate_knows_nothing_of_idle_time_and_prefill() -> None:
 
     def step(seconds: float, output: Any) -> float:
         nonlocal now
-        before = (observer.num_decode_steps, observer.decode_seconds)
+        before = (observer.counts.decode_steps, observer.counts.decode_seconds)
         observer.observe(output)
         now += seconds
         observer.step_ended(now)
         return rate.update(
-            observer.num_decode_steps - before[0], observer.decode_seconds - before[1]
+            observer.counts.decode_steps - before[0], observer.counts.decode_seconds - before[1]
         )
 
     assert step(30.0, scheduled({"a": 10}, new={"a": (10, 0)})) == 0.0, "unknown"

@@ -79,13 +79,10 @@ class TemplateBridge:
         """The tokens between this turn and the next; None = the template strips the thinking of
         this sequence.
         """
-        if not messages or any(message.get("role") == "assistant" for message in messages):
+        roles = [message.get("role") for message in messages]
+        if not roles or "assistant" in roles:
             return None
-        if (
-            self.splits_at_questions
-            and tools
-            and any(message.get("role") == "user" for message in messages)
-        ):
+        if self.splits_at_questions and tools and "user" in roles:
             return None
         try:
             if holds_thinking(self.template.tokenizer, prompt_ids, token_ids) and self._strips(

@@ -16,6 +16,7 @@ from typing import Any
 
 from rollcast.chat.base import ToolCall
 from rollcast.chat.calls import Toolbox, unreadable
+from rollcast.chat.messages import call_message
 
 PROBE_NAME = "probe_of_a_call"
 PROBE_ARGUMENTS = {"probe_key": "probe value", "count": 3, "flag": True, "parts": [1, "é"]}
@@ -51,26 +52,23 @@ class CallFormat:
 
     def read(self, text: str, toolbox: Toolbox) -> tuple[str, list[ToolCall]]:
         """What precedes the first call, and the calls."""
+        content, mark, rest = text.partition(self.opening) if self.opening else (text, "", "")
+        if mark:
+            calls: list[ToolCall] = []
+            for call_text in rest.split(self.opening):
+                calls += self._read_marked(call_text, toolbox)
+            return content, calls
         if not self.opening:
-            return self._read_bare(text, toolbox)
-        content, mark, rest = text.partition(self.opening)
-        if not mark:
-            bare = toolbox.bare_call(text)
-            return ("", [bare]) if bare else (text, [])
-        calls: list[ToolCall] = []
-        for call_text in rest.split(self.opening):
-            calls += self._read_marked(call_text, toolbox)
-        return content, calls
-
-    def _read_bare(self, text: str, toolbox: Toolbox) -> tuple[str, list[ToolCall]]:
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            bare = toolbox.bare_call(text)
-            return ("", [bare]) if bare else (text, [])
-        if not isinstance(value, Mapping) or self.name_key not in value:
-            return text, []
-        return "", [self._call(value, text, toolbox)]
+            try:
+                value = json.loads(text)
+            except (ValueError, RecursionError):
+                pass
+            else:
+                if not isinstance(value, Mapping) or self.name_key not in value:
+                    return text, []
+                return "", [self._call(value, text, toolbox)]
+        bare = toolbox.bare_call(text)
+        return ("", [bare]) if bare else (text, [])
 
     def _read_marked(self, call_text: str, toolbox: Toolbox) -> list[ToolCall]:
         """The calls behind one opening mark, whose text ends at the next one."""
@@ -122,11 +120,5 @@ def probe_calls(
     call_ids: Sequence[str], names: Sequence[str], arguments: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Calls as messages of the assistant have them."""
-    return [
-        {
-            "id": call_id,
-            "type": "function",
-            "function": {"name": name, "arguments": dict(arguments)},
-        }
-        for call_id, name in zip(call_ids, names, strict=True)
-    ]
+    ids_and_names = zip(call_ids, names, strict=True)
+    return [call_message(call_id, name, dict(arguments)) for call_id, name in ids_and_names]

@@ -45,21 +45,15 @@ class Toolbox:
             return unreadable(raw, "it has no name")
         clean = name[:MAX_PROBLEM_CHARACTERS].encode("utf-8", "replace").decode()
         if not isinstance(arguments, Mapping):
-            return ToolCall(
-                clean,
-                {},
-                shorten_sentence(f"The arguments of {clean} are not a JSON object; write one."),
-                raw,
-            )
-        flaw = _flaw(arguments)
-        if flaw:
-            return ToolCall(
-                clean,
-                {},
-                shorten_sentence(f"The arguments of {clean} cannot be used: {flaw}."),
-                raw,
-            )
-        return ToolCall(clean, arguments, shorten_sentence(self._problem(clean, arguments)), raw)
+            problem = f"The arguments of {clean} are not a JSON object; write one."
+            usable_arguments: Mapping[str, Any] = {}
+        elif flaw := _flaw(arguments):
+            problem = f"The arguments of {clean} cannot be used: {flaw}."
+            usable_arguments = {}
+        else:
+            problem = self._problem(clean, arguments)
+            usable_arguments = arguments
+        return ToolCall(clean, usable_arguments, shorten_sentence(problem), raw)
 
     def bare_call(self, text: str) -> ToolCall | None:
         """A text that begins as a call of one of these tools but was not read as one; None = it is

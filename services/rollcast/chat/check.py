@@ -59,9 +59,8 @@ async def check_chat_format(
     if process.returncode:
         raise UserError(
             f"model.renderer: the chat template of {model.path} ended its check with exit code "
-            f"{process.returncode}; "
-            "give the model's folder another template, or name the renderer of its family in "
-            "model.renderer"
+            f"{process.returncode}; give the model's folder another template, or name the renderer "
+            "of its family in model.renderer"
         )
 
 

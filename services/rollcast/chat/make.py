@@ -2,7 +2,6 @@
 template.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from rollcast.chat.base import ChatRefusedError, ChatRenderer
@@ -50,20 +49,13 @@ def make_renderer(
     if package_match is not None:
         known_as, defaults = package_match
         return package_renderer(known_as, tokenizer, defaults | options)
-    return _proven_bridge(model, tokenizer, options, needs_tools=needs_tools)
-
-
-def _proven_bridge(
-    model: Model, tokenizer: ChatTokenizer, options: Mapping[str, Any], *, needs_tools: bool
-) -> TemplateBridge:
     try:
         bridge = TemplateBridge(ChatTemplate(tokenizer, options))
         check_extends(bridge, needs_tools=needs_tools)
     except ChatRefusedError as error:
         raise UserError(
             f"model.renderer = auto: the chat template of {model.path} {error}; name the renderer "
-            "of the model's "
-            "family, or give its folder a template whose turns extend each other"
+            "of the model's family, or give its folder a template whose turns extend each other"
         ) from error
     return bridge
 
@@ -72,12 +64,10 @@ def _check(prompt_format: PromptFormat) -> None:
     if prompt_format.layout != "auto":
         raise UserError(
             f"tasks.prompt_format.layout = {prompt_format.layout}: chats of several turns are "
-            "written by the model's "
-            "chat template; set auto, or leave out tasks.environments"
+            "written by the model's chat template; set auto, or leave out tasks.environments"
         )
     if prompt_format.open_thinking:
         raise UserError(
             "tasks.prompt_format.open_thinking = true: chats of several turns begin as the model's "
-            "chat template "
-            "begins them; set false, or enable_thinking: true"
+            "chat template begins them; set false, or enable_thinking: true"
         )

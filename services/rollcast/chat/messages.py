@@ -5,6 +5,7 @@ split.
 import itertools
 import json
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from rollcast.chat.base import AssistantTurn, ChatMessage
 
@@ -17,6 +18,12 @@ def new_call_ids() -> Iterator[str]:
     return (f"call{number:05}" for number in itertools.count())
 
 
+def call_message(call_id: str, name: str, arguments: Any) -> dict[str, Any]:
+    """A call as a message of the assistant has it; its arguments are a JSON text or an object."""
+    function = {"name": name, "arguments": arguments}
+    return {"id": call_id, "type": "function", "function": function}
+
+
 def assistant_message(turn: AssistantTurn, call_ids: Sequence[str]) -> ChatMessage:
     """The message; calls that could not be read are part of its content, as the model wrote them.
 
@@ -24,14 +31,7 @@ def assistant_message(turn: AssistantTurn, call_ids: Sequence[str]) -> ChatMessa
     """
     unreadable = [call.raw for call in turn.calls if not call.name and call.raw]
     calls = [
-        {
-            "id": call_id,
-            "type": "function",
-            "function": {
-                "name": call.name,
-                "arguments": json.dumps(call.arguments, ensure_ascii=False),
-            },
-        }
+        call_message(call_id, call.name, json.dumps(call.arguments, ensure_ascii=False))
         for call_id, call in zip(call_ids, turn.calls, strict=True)
         if call.name
     ]

@@ -63,35 +63,20 @@ def tool_conversations() -> Iterator[Conversation]:
     """With tools: one call a turn and then another question, two calls in one turn, a call after
     thinking.
     """
-    closing = Step({"role": "assistant", "content": "It is 42."}, (SECOND_QUESTION,))
-    yield Conversation(
-        (QUESTION,),
-        (PROBE_TOOL,),
-        (_make_call_step(1), _make_call_step(1), closing, _make_call_step(1)),
-    )
-    yield Conversation(
-        (SYSTEM, QUESTION),
-        (PROBE_TOOL,),
-        (_make_call_step(1), _make_call_step(1)),
-        may_be_refused=True,
-    )
-    yield Conversation(
-        (QUESTION,),
-        (PROBE_TOOL,),
-        (_make_call_step(2), closing, _make_call_step(1)),
-        may_be_refused=True,
-    )
+    tools = (PROBE_TOOL,)
+    call = _make_call_step(1)
+    two_calls = _make_call_step(2)
     thinking = _make_call_step(1, thought="17 · 3 is 51, so I ask.")
-    yield Conversation(
-        (QUESTION,), (PROBE_TOOL,), (thinking, _make_call_step(1), closing), may_split=True
-    )
+    closing = Step({"role": "assistant", "content": "It is 42."}, (SECOND_QUESTION,))
+    yield Conversation((QUESTION,), tools, (call, call, closing, call))
+    yield Conversation((SYSTEM, QUESTION), tools, (call, call), may_be_refused=True)
+    yield Conversation((QUESTION,), tools, (two_calls, closing, call), may_be_refused=True)
+    yield Conversation((QUESTION,), tools, (thinking, call, closing), may_split=True)
     # Calls of a conversation: a template that shows the newest results alone leaves out some of
     # these
-    yield Conversation((QUESTION,), (PROBE_TOOL,), (_make_call_step(1),) * 12, is_long=True)
-    long_steps = tuple(
-        map(_long_step, (_make_call_step(1), _make_call_step(1), closing, _make_call_step(1)))
-    )
-    yield Conversation((_long(QUESTION),), (PROBE_TOOL,), long_steps, is_long=True)
+    yield Conversation((QUESTION,), tools, (call,) * 12, is_long=True)
+    long_steps = tuple(map(_long_step, (call, call, closing, call)))
+    yield Conversation((_long(QUESTION),), tools, long_steps, is_long=True)
 
 
 def check_extends(bridge: TemplateBridge, *, needs_tools: bool) -> None:
@@ -106,7 +91,8 @@ def check_extends(bridge: TemplateBridge, *, needs_tools: bool) -> None:
         raise ChatRefusedError(
             "writes no tool calls, or none that are JSON with a name and arguments"
         )
-    _shows_tools(bridge)
+    if PROBE_NAME not in bridge.template.text([QUESTION], [PROBE_TOOL], begins_answer=True):
+        raise ChatRefusedError("does not show the model its tools")
     for conversation in tool_conversations():
         _check_conversation(bridge, conversation)
 
@@ -141,11 +127,6 @@ def _long(message: ChatMessage) -> ChatMessage:
 
 def _long_step(step: Step) -> Step:
     return Step(_long(step.answer), tuple(map(_long, step.replies)))
-
-
-def _shows_tools(bridge: TemplateBridge) -> None:
-    if PROBE_NAME not in bridge.template.text([QUESTION], [PROBE_TOOL], begins_answer=True):
-        raise ChatRefusedError("does not show the model its tools")
 
 
 def _check_conversation(bridge: TemplateBridge, conversation: Conversation) -> None:

@@ -87,14 +87,14 @@ def _make_bounded_validator(kind: Any) -> Any:
     charged: dict[str, Callable[[Keyword], Keyword]] = {
         "$ref": _reference,
         "$dynamicRef": _reference,
+        "enum": _equality,
+        "const": _equality,
+        "additionalProperties": _additional_properties,
     }
-    charged |= {"enum": _equality, "const": _equality}
     keywords = {name: linear.get(name, check) for name, check in kind.VALIDATORS.items()}
     keywords |= {
         name: charge(keywords[name]) for name, charge in charged.items() if name in keywords
     }
-    if "additionalProperties" in keywords:
-        keywords["additionalProperties"] = _additional_properties(keywords["additionalProperties"])
     bounded = jsonschema.validators.extend(
         kind, {name: _count_steps(check) for name, check in keywords.items()}
     )

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 from rollcast.chat.base import ChatMessage, ChatRefusedError, ToolSchema
@@ -88,8 +89,6 @@ def _with_object(call: Mapping[str, Any]) -> dict[str, Any]:
     function = dict(call.get("function") or {})
     arguments = function.get("arguments")
     if isinstance(arguments, str):
-        try:
+        with suppress(ValueError, RecursionError):  # a text stays one
             function["arguments"] = json.loads(arguments)
-        except (ValueError, RecursionError):
-            function["arguments"] = arguments
     return {**call, "function": function}

@@ -5,6 +5,7 @@ the bridge must keep every token, and a parser that fails has found a call that 
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from rollcast.chat.base import AssistantTurn, ChatMessage, ToolCall, ToolSchema
@@ -73,7 +74,8 @@ class PackageRenderer:
         """Read one turn of the assistant."""
         is_ended = bool(token_ids) and token_ids[-1] in self.stop_token_ids
         text = decode_tokens(self._tokenizer, token_ids[:-1] if is_ended else token_ids)
-        if _is_costly(text):
+        # A parser that searches for the end of each open mark takes quadratic time
+        if any(text.count(begin) > text.count(end) + 8 for begin, end in COSTLY_MARKS):
             return AssistantTurn("", calls=(unreadable(text, "its marks have no end"),))
         try:
             parsed = self._renderer.parse_response(
@@ -103,17 +105,28 @@ class PackageRenderer:
         sequence.
         """
         sequence_ids = [*prompt_ids, *token_ids]
-        for renderer in (self._renderer, self._for_no_thinking(sequence_ids)):
-            bridged = _extend_sequence(renderer, prompt_ids, token_ids, messages, tools)
-            if bridged is not None and bridged[: len(sequence_ids)] == sequence_ids:
-                return bridged[len(sequence_ids) :]
+        template_messages = [as_templates_take_it(message) for message in messages]
+        renderers = [self._renderer]
+        # The package splits at every turn of the user, even if no thinking would be stripped.
+        if (
+            self._retaining_renderer is not None
+            and self._think_end is not None
+            and self._think_end not in sequence_ids
+        ):
+            renderers.append(self._retaining_renderer)
+        for renderer in renderers:
+            bridged = None
+            # Messages that the format cannot write raise; `prompt` then gives the reason.
+            with suppress(Exception):
+                bridged = renderer.bridge_to_next_turn(
+                    list(prompt_ids), list(token_ids), template_messages, tools=_tools(tools)
+                )
+            if bridged is None:
+                continue
+            bridged_ids = list(bridged.token_ids)
+            if bridged_ids[: len(sequence_ids)] == sequence_ids:
+                return bridged_ids[len(sequence_ids) :]
         return None
-
-    def _for_no_thinking(self, token_ids: list[int]) -> Any | None:
-        """The package splits at every turn of the user, even if no thinking would be stripped."""
-        if self._think_end is None or self._think_end in token_ids:
-            return None
-        return self._retaining_renderer
 
 
 def package_names() -> tuple[str, ...]:
@@ -166,33 +179,8 @@ def _tools(tools: Sequence[ToolSchema]) -> list[dict[str, Any]] | None:
     return [dict(tool) for tool in tools] or None
 
 
-def _extend_sequence(
-    renderer: Any | None,
-    prompt_ids: Sequence[int],
-    token_ids: Sequence[int],
-    messages: Sequence[ChatMessage],
-    tools: Sequence[ToolSchema],
-) -> list[int] | None:
-    """Both and the next turn's beginning; None = the format does not extend them."""
-    if renderer is None:
-        return None
-    template_messages = [as_templates_take_it(message) for message in messages]
-    try:
-        bridged = renderer.bridge_to_next_turn(
-            list(prompt_ids), list(token_ids), template_messages, tools=_tools(tools)
-        )
-    except Exception:  # messages that the format cannot write; `prompt` then gives the reason
-        return None
-    return list(bridged.token_ids) if bridged is not None else None
-
-
 def _call(call: Any, toolbox: Toolbox) -> ToolCall:
     raw = str(call.raw)
     if call.name and not isinstance(call.arguments, str):
         return toolbox.call(call.name, call.arguments if call.arguments is not None else {}, raw)
     return unreadable(raw, UNREADABLE.get(str(call.status), "its arguments are not a JSON object"))
-
-
-def _is_costly(text: str) -> bool:
-    # A parser that searches for the end of each open mark takes quadratic time
-    return any(text.count(begin) > text.count(end) + 8 for begin, end in COSTLY_MARKS)

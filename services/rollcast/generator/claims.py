@@ -23,6 +23,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 
 from rollcast.config.errors import UserError
 from rollcast.generator.endpoint.sessions import Sessions
@@ -52,39 +53,32 @@ generator may claim it again."""
 log = get_logger()
 
 
+@dataclass(kw_only=True, eq=False)
 class ClaimLoop:
     """run() until `stop_claiming`; then `drain`.
 
     After `change_owner` it continues under a new owner name.
     """
 
-    def __init__(
-        self,
-        *,
-        engine: Engine,
-        grader: GradingThreads,
-        open_queue: Callable[[str], GeneratorQueue],
-        owner: str,
-        slots: Slots,
-        renew_seconds: float,
-        fence_patience_seconds: float,
-        reaches_trainer: Callable[[], bool],
-        exporter: Exporter,
-        episodes: EpisodeParts | None = None,
-        sessions: Sessions | None = None,
-    ) -> None:
-        """`episodes`: None = the run has no environments.
+    engine: Engine
+    grader: GradingThreads
+    open_queue: Callable[[str], GeneratorQueue]
+    first_owner: str
+    slots: Slots
+    renew_seconds: float
+    fence_patience_seconds: float
+    reaches_trainer: Callable[[], bool]
+    exporter: Exporter
+    episodes: EpisodeParts | None = None
+    """None = the run has no environments."""
+    sessions: Sessions | None = None
+    """None = none of them is a harness."""
 
-        `sessions`: None = none of them is a harness.
-        """
-        self._engine = engine
-        self._grader = grader
-        self._samplers = Samplers(engine, episodes, sessions)
-        self._queue = PatientQueue(open_queue, owner, fence_patience_seconds, self._drop_all)
-        self._slots = slots
-        self._renew_seconds = renew_seconds
-        self._reaches_trainer = reaches_trainer
-        self._exporter = exporter
+    def __post_init__(self) -> None:
+        self._samplers = Samplers(self.engine, self.episodes, self.sessions)
+        self._queue = PatientQueue(
+            self.open_queue, self.first_owner, self.fence_patience_seconds, self._drop_all
+        )
         self._groups: dict[int, ActiveGroup] = {}
         self._handed_over: set[ActiveGroup] = set()
         self._hold_back_until = -math.inf
@@ -119,8 +113,8 @@ class ClaimLoop:
                 if renewal.done():
                     await renewal  # raises: it ends with an error only
                 self._book_idle_time()
-                self._exporter.set(generator_metrics.RUNNING_ROLLOUTS, self.num_running)
-                self._exporter.add(wire_metrics.REDIS_AWAY, self._queue.take_away_seconds())
+                self.exporter.set(generator_metrics.RUNNING_ROLLOUTS, self.num_running)
+                self.exporter.add(wire_metrics.REDIS_AWAY, self._queue.take_away_seconds())
                 # Before the state is read, so that a change after that ends the wait below.
                 self._changed.clear()
                 may_claim = self._may_claim() and self._may_begin()
@@ -189,7 +183,7 @@ class ClaimLoop:
     def _restart_lost_rollouts(self, group: ActiveGroup) -> int:
         count = group.restart_if(self._is_lost)
         if count:
-            self._exporter.add(generator_metrics.ABORTED, count)
+            self.exporter.add(generator_metrics.ABORTED, count)
         return count
 
     async def wait_until_recorded(self) -> None:
@@ -210,7 +204,7 @@ class ClaimLoop:
         # A task that was handed back during this claim would come back with it (`_hand_back`).
         async with self._claiming:
             holds_back = time.monotonic() < self._hold_back_until
-            train = 0 if holds_back else self._slots.train_tasks(self.num_running)
+            train = 0 if holds_back else self.slots.train_tasks(self.num_running)
             if not train:
                 return claimed
             trained = await queue.claim(
@@ -228,9 +222,7 @@ class ClaimLoop:
             for group in self._groups.values()
             if group.claimed.task.purpose is Purpose.EVAL
         )
-        evals = self._slots.eval_tasks(
-            self.num_running, running_eval, training_waits=training_waits
-        )
+        evals = self.slots.eval_tasks(self.num_running, running_eval, training_waits=training_waits)
         if not evals:
             return False
         claimed = await queue.claim(
@@ -240,11 +232,11 @@ class ClaimLoop:
         return bool(claimed)
 
     def _may_claim(self) -> bool:
-        return self._engine.version is not None and self._reaches_trainer()
+        return self.engine.version is not None and self.reaches_trainer()
 
     def _may_begin(self) -> bool:
         in_flight = sum(group.num_unfinished for group in self._groups.values())
-        return self._slots.may_begin(
+        return self.slots.may_begin(
             in_flight, sum(group.num_kv_tokens for group in self._groups.values())
         )
 
@@ -252,15 +244,15 @@ class ClaimLoop:
         # A claim under a lost version would mislead the staleness gate.
         if not self._may_claim():
             raise WithdrawnError
-        assert self._engine.version is not None
-        return self._engine.version
+        assert self.engine.version is not None
+        return self.engine.version
 
     def _start_groups(self, queue: GeneratorQueue, claimed: list[Claimed]) -> None:
         if queue is not self._queue.current:
             return  # fenced in the meantime: the trainer gave the tasks to others
         self._book_idle_time()
         for claim in claimed:
-            group = ActiveGroup(claim, self._engine, self._grader, self._samplers)
+            group = ActiveGroup(claim, self.engine, self.grader, self._samplers)
             # A former owner's part may hold tokens of lost versions.
             self._restart_lost_rollouts(group)
             self._groups[claim.task.sequence] = group
@@ -275,7 +267,7 @@ class ClaimLoop:
         """
         now_seconds = time.monotonic()
         if not self._groups:
-            self._exporter.add(generator_metrics.GENERATOR_IDLE, now_seconds - self._idle_booked_at)
+            self.exporter.add(generator_metrics.GENERATOR_IDLE, now_seconds - self._idle_booked_at)
         self._idle_booked_at = now_seconds
 
     def _record_task_end(self, task: asyncio.Task[None]) -> None:
@@ -312,10 +304,10 @@ class ClaimLoop:
                 accepted = await self._queue.call(
                     queue, lambda queue: self._hand_back(queue, group, task)
                 )
-                self._exporter.add(generator_metrics.HAND_BACKS)
-                self._exporter.add(generator_metrics.HAND_OVERS, float(group in self._handed_over))
+                self.exporter.add(generator_metrics.HAND_BACKS)
+                self.exporter.add(generator_metrics.HAND_OVERS, float(group in self._handed_over))
             if not accepted:
-                self._exporter.add(generator_metrics.REFUSED)
+                self.exporter.add(generator_metrics.REFUSED)
         finally:
             if self._groups.get(sequence) is group:
                 self._book_idle_time()
@@ -345,27 +337,28 @@ class ClaimLoop:
 
     async def _renew(self) -> None:
         while True:
-            await asyncio.sleep(self._renew_seconds)
+            await asyncio.sleep(self.renew_seconds)
             if self._groups:
-                await self._renew_all(dict(self._groups))
+                await self._renew_all()
 
-    async def _renew_all(self, groups: dict[int, ActiveGroup]) -> None:
+    async def _renew_all(self) -> None:
+        groups = dict(self._groups)
         running_claims = [group.claimed for group in groups.values()]
         lost = await self._queue.call(
             self._queue.current, lambda queue: queue.renew(running_claims)
         )
         # A task may have been claimed again in the meantime, even under a new name: compare the
         # group, not the task.
-        gone = [
-            groups[sequence]
-            for sequence in lost or ()
-            if self._groups.get(sequence) is groups[sequence]
-        ]
         # A group that is being published right now is released, not lost.
-        gone = [group for group in gone if not group.finished and not group.stopped]
+        gone = [
+            group
+            for sequence in lost or ()
+            if (group := groups[sequence]) is self._groups.get(sequence)
+            and not (group.finished or group.stopped)
+        ]
         if gone:
             log.warning("tasks have another owner now", tasks=len(gone))
-            self._exporter.add(generator_metrics.REFUSED, len(gone))
+            self.exporter.add(generator_metrics.REFUSED, len(gone))
             self._drop(gone)
 
     async def _wait_for_change(self, seconds: float) -> None:

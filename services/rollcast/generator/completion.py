@@ -103,24 +103,22 @@ class Completion:
         length = self.task.length
         # Negative while given tokens wait for the first sampled token of the turn.
         total = max(len(self.token_ids) - self.turn_start, 0)
+        remaining = self._turn_tokens - total
+        force_phrase = False
         if self._turn_is_cut:
             # Until the first token of the answer the phrase is the last leg.
+            last_leg = self.legs[-1]
             num_answer_tokens = (
-                len(self.token_ids) - self.legs[-1].start
-                if self.legs[-1].kind is LegKind.ANSWER
-                else 0
+                len(self.token_ids) - last_leg.start if last_leg.kind is LegKind.ANSWER else 0
             )
-            remaining = min(length.answer_tokens - num_answer_tokens, self._turn_tokens - total)
-            return NextLeg(remaining, force_phrase=False) if remaining > 0 else None
+            remaining = min(length.answer_tokens - num_answer_tokens, remaining)
         # A model that ends its thinking before the cut gets the whole budget, without the phrase.
-        if self._cut is None or (total >= self._cut and self._ended_thinking()):
-            remaining = self._turn_tokens - total
-            return NextLeg(remaining, force_phrase=False) if remaining > 0 else None
-        if total < self._cut:
+        elif self._cut is not None and total < self._cut:
             remaining = min(self._cut, self._turn_tokens) - total
-            return NextLeg(remaining, force_phrase=False) if remaining > 0 else None
-        answer_tokens = min(length.answer_tokens, self._turn_tokens - total - len(length.phrase))
-        return NextLeg(answer_tokens, force_phrase=True) if answer_tokens > 0 else None
+        elif self._cut is not None and not self._ended_thinking():
+            remaining = min(length.answer_tokens, remaining - len(length.phrase))
+            force_phrase = True
+        return NextLeg(remaining, force_phrase) if remaining > 0 else None
 
     def begin_turn(self, turn: int, max_tokens: int) -> None:
         """Begin a further turn of the model, after the given tokens.

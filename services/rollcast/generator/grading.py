@@ -137,9 +137,8 @@ class GradingThreads:
         if grading_location == "remote":
             graded = await self._ask(task, token_ids)
         else:
-            if grading_location == "process" or (
-                grading_location == "sandbox" and self._sandbox is self._local_sandbox
-            ):
+            is_local = self._sandbox is self._local_sandbox
+            if grading_location == "process" or (grading_location == "sandbox" and is_local):
                 await self._wait_for_import(task.verifier)
             graded = await asyncio.get_running_loop().run_in_executor(
                 self._threads, self._grade, task, token_ids
@@ -177,11 +176,8 @@ class GradingThreads:
     def _grade(self, task: PromptTask, token_ids: list[int]) -> Graded:
         started = time.perf_counter()
         completion = self._completion(task, token_ids)
-        sandbox = (
-            self._local_sandbox
-            if self._verifiers.find(task.verifier).place == "process"
-            else self._sandbox
-        )
+        is_in_process = self._verifiers.find(task.verifier).place == "process"
+        sandbox = self._local_sandbox if is_in_process else self._sandbox
         verdict = grade(
             task.verifier,
             completion,

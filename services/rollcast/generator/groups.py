@@ -8,7 +8,8 @@ from typing import Any
 
 from rollcast.config.errors import UserError
 from rollcast.generator.grading import Graded, GradingThreads
-from rollcast.generator.samplers import Sampler, Samplers
+from rollcast.generator.samplers import Samplers
+from rollcast.generator.shared_fields import shared_fields
 from rollcast.generator.vllm.engine import Engine
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.records import GradingStatus, PromptTask, Rollout, RolloutGroup
@@ -98,25 +99,16 @@ class ActiveGroup:
         """The finished group for publishing."""
         rollouts = await self._records()
         task = self.claimed.task
-        return RolloutGroup(
-            sequence=task.sequence,
-            attempt=task.attempt,
-            incarnation=task.incarnation,
-            purpose=task.purpose,
-            dataset=task.dataset,
-            prompt_id=task.prompt_id,
-            prompt_token_ids=task.prompt_token_ids,
-            sampling=task.sampling,
-            length=task.length,
-            rollouts=rollouts,
+        versions = [rollout.oldest_version for rollout in rollouts]
+        group_fields = shared_fields(task, RolloutGroup) | {
+            "rollouts": rollouts,
             # Without a token the group counts as started by the version of its claim.
-            first_version=_oldest(rollouts) or self.claimed.first_version,
-            generator=generator,
-            eval_step=task.eval_step,
-            started_at=self._started_at,
-            finished_at=time.time(),
-            hand_backs=task.hand_backs,
-        )
+            "first_version": min(filter(None, versions), default=self.claimed.first_version),
+            "generator": generator,
+            "started_at": self._started_at,
+            "finished_at": time.time(),
+        }
+        return RolloutGroup(**group_fields)
 
     async def unfinished_task(self) -> PromptTask:
         """The task with its rollouts so far, for the next owner."""
@@ -132,20 +124,15 @@ class ActiveGroup:
         if graded is None:
             if self.stopped:
                 return
-            graded = await self._grade(sampler)
+            grading = asyncio.create_task(
+                self._grader.grade(self.claimed.task, sampler.answer_token_ids)
+            )
+            self._gradings.add(grading)
+            grading.add_done_callback(self._gradings.discard)
+            graded = await grading
         # Not finished any more: the rollout was restarted while it was graded.
         if sampler.finished:
             self._graded[index] = graded
-
-    async def _grade(self, sampler: Sampler) -> Graded:
-        grading = asyncio.create_task(
-            self._grader.grade(self.claimed.task, sampler.answer_token_ids)
-        )
-        self._gradings.add(grading)
-        try:
-            return await grading
-        finally:
-            self._gradings.discard(grading)
 
     async def _records(self) -> list[Rollout]:
         # Preemptions so far, which the records of the samplers need.
@@ -156,8 +143,3 @@ class ActiveGroup:
             rollouts[index].grading_status = graded.status
             rollouts[index].grading_seconds = graded.seconds
         return rollouts
-
-
-def _oldest(rollouts: list[Rollout]) -> PolicyVersion | None:
-    versions = [rollout.oldest_version for rollout in rollouts]
-    return min((version for version in versions if version is not None), default=None)

@@ -71,8 +71,7 @@ class RemoteSandbox:
             if error.code() is grpc.StatusCode.UNAUTHENTICATED:
                 raise UserError(
                     f"grader.token (not shown): the grader at {self._rpc.host} refuses it; set the "
-                    "one that it was "
-                    "started with"
+                    "one that it was started with"
                 ) from error
             if error.code() in _REFUSED:
                 raise UserError(

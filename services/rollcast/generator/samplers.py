@@ -2,68 +2,17 @@
 that its task names.
 """
 
-from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 from rollcast.config.environments.settings import SessionEnvironment
+from rollcast.generator.base_sampler import Sampler
 from rollcast.generator.endpoint.attempt import HarnessAttempt
 from rollcast.generator.endpoint.sessions import Sessions
 from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.episodes.sampler import EpisodeSampler
-from rollcast.generator.grading import Graded
 from rollcast.generator.sampling import RolloutSampler
 from rollcast.generator.vllm.engine import Engine
 from rollcast.rollouts.records import PromptTask, Rollout
-from rollcast.wire.version import PolicyVersion
-
-
-class Sampler(Protocol):
-    """Samples one rollout of a task."""
-
-    @property
-    def finished(self) -> bool: ...
-
-    @property
-    def occupies_slot(self) -> bool:
-        """Whether it samples, waits to sample, or soon will."""
-        ...
-
-    @property
-    def num_kv_tokens(self) -> int:
-        """Tokens whose KV it wants kept while it occupies no slot."""
-        ...
-
-    @property
-    def verdict(self) -> Graded | None:
-        """A verdict that was given with the rollout; None = a verifier gives it."""
-        ...
-
-    @property
-    def answer_token_ids(self) -> list[int]:
-        """Tokens that a verifier grades."""
-        ...
-
-    async def run(self) -> None:
-        """Sample until it is finished or `stop` was called.
-
-        Raises the engine's errors, and UserError.
-        """
-        ...
-
-    def stop(self) -> None:
-        """End `run` soon."""
-        ...
-
-    def restart_if(self, lost: Callable[[PolicyVersion], bool]) -> bool:
-        """Begin again, in this `run` or the next, if a lost version has or may have sampled a
-        token.
-        """
-        ...
-
-    def rollout(self) -> Rollout:
-        """The record. Call it once, after `Engine.observe`, because it counts the preemptions."""
-        ...
 
 
 class Samplers:

@@ -24,22 +24,21 @@ from socket import socket
 from typing import TypeVar
 
 from rollcast.chat.check import check_chat_format
-from rollcast.config.connections import Http, Rpc
+from rollcast.config.connections import Rpc
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
 from rollcast.config.out_of_memory import OutOfMemory
-from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Generator
 from rollcast.config.tasks import Tasks
-from rollcast.connections.http import HttpServer, listen, local_url, service_routes
+from rollcast.connections.http import listen
 from rollcast.connections.port_files import publish_port
 from rollcast.environments.of_run import missing_in_cluster
 from rollcast.generator.claims import ClaimLoop
-from rollcast.generator.endpoint.application import GUARDED_HERE, EndpointApplication
 from rollcast.generator.endpoint.make import check_harnesses, make_sessions
+from rollcast.generator.endpoint.make import serve as serve_http
 from rollcast.generator.endpoint.sessions import Sessions
-from rollcast.generator.endpoint.single_calls import SingleCalls
+from rollcast.generator.endpoint.single_calls import serve_single_calls
 from rollcast.generator.episodes.make import episode_parts
 from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.grading import GradingThreads, check_grading
@@ -124,9 +123,9 @@ async def _serve(
         stopping,
     )
     standing = Standing()
-    sessions = make_sessions(config.model, config.tasks, config.http, exporter)
-    endpoint = None if sessions is None else EndpointApplication(sessions)
-    http = _start_http(config.http, listener, exporter, standing, endpoint, sessions)
+    sessions = make_sessions(config.model, config.tasks, config.http)
+    probes = (standing.ready, standing.startup_status)
+    http = serve_http(config.http, listener, exporter, sessions, *probes)
     key = new_key()
     starting = asyncio.create_task(report_starting(config.rpc, key))
     checking = asyncio.create_task(_check_episodes(config.model, config.tasks))
@@ -136,13 +135,13 @@ async def _serve(
         try:
             await _wait_for_start(checking, stopping)
             publish_port(config.run_folder, name, http.port)
-            slots, episodes = _slots_and_episodes(
-                config.generator, config.recipe, config.model, config.tasks, engine, exporter
-            )
-            if endpoint is not None and sessions is not None and episodes is not None:
-                endpoint.single_calls = SingleCalls(
-                    engine, episodes, sessions, config.recipe, num_slots=slots.total
-                )
+            slots = claimable(config.generator, config.recipe, config.tasks, engine.full_rollouts)
+            if config.tasks.environments:
+                kv_tokens = engine.full_rollouts * config.model.max_length
+                slots = replace(slots, episode_kv_tokens=kv_tokens)
+            episodes = episode_parts(config.model, config.tasks, slots.total, exporter)
+            if sessions is not None and episodes is not None:
+                serve_single_calls(sessions, engine, episodes, config.recipe, slots.total)
             log.info(
                 "engine ready",
                 threads=engine.num_threads,
@@ -171,47 +170,6 @@ async def _serve(
         starting.cancel()
         checking.cancel()
         http.stop()
-
-
-def _start_http(
-    settings: Http,
-    listener: socket,
-    exporter: Exporter,
-    standing: Standing,
-    endpoint: EndpointApplication | None,
-    sessions: Sessions | None,
-) -> HttpServer:
-    """Probes, metrics and, if the run has harnesses, their endpoint."""
-    routes = () if endpoint is None else endpoint.routes()
-    application = service_routes(
-        exporter.render, standing.ready, started=standing.startup_status, routes=routes
-    )
-    http = HttpServer(application, listener, settings, guarded=GUARDED_HERE)
-    http.start()
-    if sessions is not None:
-        sessions.url = local_url(settings, http.port)
-    return http
-
-
-def _slots_and_episodes(
-    generator: Generator,
-    recipe: Recipe,
-    model: Model,
-    tasks: Tasks,
-    engine: Engine,
-    exporter: Exporter,
-) -> tuple[Slots, EpisodeParts | None]:
-    """The slots that a started engine has room for, and the parts of episodes; None = the run has
-    no environments.
-    """
-    kv_tokens = engine.full_rollouts * model.max_length
-    slots = claimable(generator, recipe, tasks, engine.full_rollouts)
-    if tasks.environments:
-        slots = replace(slots, episode_kv_tokens=kv_tokens)
-    episodes = episode_parts(
-        model, tasks, num_slots=slots.total, kv_tokens=kv_tokens, exporter=exporter
-    )
-    return slots, episodes
 
 
 async def _check_episodes(model: Model, tasks: Tasks) -> None:
@@ -270,68 +228,67 @@ def on_own_core_and_port(generator: Generator, index: int) -> Generator:
     return generator.model_copy(update=overrides)
 
 
+@dataclass(eq=False)
 class GeneratorService:
     """The parts around the engine: claims, grading and the weight member."""
 
-    def __init__(
-        self,
-        config: RunConfig,
-        name: str,
-        engine: Engine,
-        slots: Slots,
-        exporter: Exporter,
-        remote: RemoteSandbox | None,
-        key: bytes,
-        episodes: EpisodeParts | None,
-        sessions: Sessions | None,
-    ) -> None:
-        """key: the one that this process has reported to the trainer while its engine started.
-        episodes: None = the run has no environments. sessions: None = none of them is a harness."""
-        self._episodes = episodes
-        self._sessions = sessions
-        self._config = config
-        self._engine = engine
-        self._kills = kills()
-        failures = failures_file(config.run_folder, name)
-        self._grader = GradingThreads(engine.decode, config.tasks, exporter, remote, failures)
+    config: RunConfig
+    name: str
+    engine: Engine
+    slots: Slots
+    exporter: Exporter
+    remote: RemoteSandbox | None
+    key: bytes
+    """The one that this process has reported to the trainer while its engine started."""
+    episodes: EpisodeParts | None
+    """None = the run has no environments."""
+    sessions: Sessions | None
+    """None = none of them is a harness."""
 
+    def __post_init__(self) -> None:
+        config = self.config
+        self._kills = kills()
+        failures = failures_file(config.run_folder, self.name)
+        self._grader = GradingThreads(
+            self.engine.decode, config.tasks, self.exporter, self.remote, failures
+        )
         self._claims = ClaimLoop(
-            engine=engine,
+            engine=self.engine,
             grader=self._grader,
             open_queue=partial(RedisGeneratorQueue, config.redis, config.run),
-            owner=new_owner(name),
-            slots=slots,
+            first_owner=new_owner(self.name),
+            slots=self.slots,
             renew_seconds=2 * config.weights.heartbeat_seconds,
             fence_patience_seconds=2 * config.weights.heartbeat_timeout_seconds,
             reaches_trainer=lambda: self._member.joined,
-            exporter=exporter,
-            episodes=episodes,
-            sessions=sessions,
+            exporter=self.exporter,
+            episodes=self.episodes,
+            sessions=self.sessions,
         )
         self._member = WeightMember(
-            engine=GeneratorWeights(name, engine, self._claims, exporter),
+            engine=GeneratorWeights(self.name, self.engine, self._claims, self.exporter),
             name=self._claims.owner,
-            num_workers=engine.num_receivers,
-            slots=slots.total,
+            num_workers=self.engine.num_receivers,
+            slots=self.slots.total,
             lm_head=config.recipe.lm_head,
             rpc=config.rpc,
             weights=config.weights,
-            exporter=exporter,
+            exporter=self.exporter,
             router_replay=config.recipe.router_replay,
-            key=key,
+            key=self.key,
         )
 
     def ready(self) -> tuple[bool, str]:
         """The answer of /readyz: it claims tasks, and its weights are not older than a trained
         token may be.
         """
-        if self._engine.failed:
+        if self.engine.failed:
             return False, "engine is dead"
         if self._claims.draining:
             return False, "draining"
-        if self._engine.version is None:
+        if self.engine.version is None:
             return False, "waiting for weights of the trainer"
-        return self._member.readiness(self._config.recipe.schedule.max_staleness)
+        return self._member.readiness(self.config.recipe.schedule.max_staleness)
 
     async def run(self, stopping: asyncio.Event) -> int:
         """Run until `stopping`, or until a part ends unexpectedly. Returns the exit code."""
@@ -347,7 +304,7 @@ class GeneratorService:
             # Deadline for a running claim, which only an unreachable Redis delays
             await asyncio.wait({claims}, timeout=2.0)
             # Seconds for handing claimed tasks back to Redis
-            await self._claims.drain(self._config.generator.drain_seconds, 5.0)
+            await self._claims.drain(self.config.generator.drain_seconds, 5.0)
             # Deadline for the trainer's confirmation that this member may go
             confirmed = await self._member.leave("draining", 5.0)
             log.info("left", confirmed=confirmed)
@@ -358,10 +315,10 @@ class GeneratorService:
             with contextlib.suppress(Exception):
                 # A Redis that is away must not keep the rest from being closed.
                 await asyncio.wait_for(self._claims.close(), 5.0)
-            if self._sessions is not None:
-                await self._sessions.close()
-            if self._episodes is not None:
-                await self._episodes.close()
+            if self.sessions is not None:
+                await self.sessions.close()
+            if self.episodes is not None:
+                await self.episodes.close()
             await self._grader.close()
 
     def _broken(self, task: asyncio.Task[None]) -> int:
@@ -371,12 +328,10 @@ class GeneratorService:
         error = task.exception()
         if isinstance(error, UserError):
             raise error
-        killed = self._engine.failed and kills() > self._kills
-        shortage = no_room_at_work(
-            self._config.generator, error, self._engine.no_room, killed=killed
-        )
+        killed = self.engine.failed and kills() > self._kills
+        shortage = no_room_at_work(self.config.generator, error, self.engine.no_room, killed=killed)
         if shortage is not None:
             raise shortage
-        reason = self._engine.end or (repr(error) if error else "left the weight group")
+        reason = self.engine.end or (repr(error) if error else "left the weight group")
         log.error("generator ends", reason=reason)
         return 1

@@ -18,20 +18,20 @@ import numpy as np
 
 from rollcast.chat.check import check_chat_format
 from rollcast.config.connections import Http
-from rollcast.config.environments.settings import EnvironmentSettings, SessionEnvironment
+from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
 from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig, load_run_config
 from rollcast.config.tasks import Tasks
-from rollcast.connections.http import HttpServer, listen, local_url, service_routes
+from rollcast.connections.http import listen
 from rollcast.environments.episode_tasks import make_episode_task
-from rollcast.generator.endpoint.application import GUARDED_HERE, EndpointApplication
-from rollcast.generator.endpoint.make import make_sessions
-from rollcast.generator.endpoint.single_calls import SingleCalls
+from rollcast.generator.base_sampler import Sampler
+from rollcast.generator.endpoint.make import make_sessions, serve
+from rollcast.generator.endpoint.single_calls import serve_single_calls
 from rollcast.generator.episodes.make import episode_parts
 from rollcast.generator.grading import Graded, GradingThreads
-from rollcast.generator.samplers import Sampler, Samplers
+from rollcast.generator.samplers import Samplers
 from rollcast.generator.vllm.engine import Engine
 from rollcast.generator.vllm.engine_process import EngineFork
 from rollcast.generator.vllm.engine_start import set_environment
@@ -94,17 +94,15 @@ async def try_out(config: RunConfig, num_prompts: int, fork: EngineFork) -> Tria
 def _prompts(model: Model, tasks: Tasks, limit: int, num_prompts: int) -> list[TokenizedPrompt]:
     tokenizer = load_tokenizer(model)
     train = load(tasks).train
-    single = [prompt for prompt in train if not prompt.environment]
     chosen = []
-    of_environments = [
-        [prompt for prompt in train if prompt.environment == environment.name]
+    played_here = [
+        environment.name
         for environment in tasks.environments
-        if _is_played_here(environment)
+        if not isinstance(environment, SessionEnvironment) or environment.is_started_here
     ]
-    for prompts, num_wanted in (
-        (single, num_prompts),
-        *((prompts, 1) for prompts in of_environments),
-    ):
+    for name in ("", *played_here):
+        num_wanted = 1 if name else num_prompts
+        prompts = [prompt for prompt in train if prompt.environment == name]
         few = prompts[: 4 * num_wanted]  # some may be too long
         short_prompts, _ = tokenize_prompts(tokenizer, few, limit, tasks.prompt_format)
         if few and not short_prompts:
@@ -116,14 +114,9 @@ def _prompts(model: Model, tasks: Tasks, limit: int, num_prompts: int) -> list[T
     if not chosen:
         raise UserError(
             "tasks.environments: the programs of every environment run elsewhere, and none can be "
-            "tried here; give one "
-            "a command, or start the run with a small budget.steps"
+            "tried here; give one a command, or start the run with a small budget.steps"
         )
     return chosen
-
-
-def _is_played_here(environment: EnvironmentSettings) -> bool:
-    return not isinstance(environment, SessionEnvironment) or environment.is_started_here
 
 
 @contextlib.asynccontextmanager
@@ -139,32 +132,19 @@ async def make_samplers(
     on any free port.
     """
     num_slots = max(16, recipe.most_rollouts_per_prompt)
-    kv_tokens = engine.full_rollouts * model.max_length
-    sessions = make_sessions(model, tasks, http_settings, exporter)
-    parts = episode_parts(model, tasks, num_slots=num_slots, kv_tokens=kv_tokens, exporter=exporter)
+    sessions = make_sessions(model, tasks, http_settings)
+    parts = episode_parts(model, tasks, num_slots, exporter)
     if parts is None:
         yield Samplers(engine)
         return
-    try:
-        if sessions is None:
-            yield Samplers(engine, parts)
-            return
-        endpoint = EndpointApplication(sessions)
-        endpoint.single_calls = SingleCalls(engine, parts, sessions, recipe, num_slots=num_slots)
-        listener = listen(http_settings.bind, 0, setting="http.bind")
-        application = service_routes(
-            exporter.render, lambda: (True, "ok"), routes=endpoint.routes()
-        )
-        http = HttpServer(application, listener, http_settings, guarded=GUARDED_HERE)
-        http.start()
-        sessions.url = local_url(http_settings, http.port)
-        try:
-            yield Samplers(engine, parts, sessions)
-        finally:
-            await sessions.close()
-            http.stop()
-    finally:
-        await parts.close()
+    async with contextlib.AsyncExitStack() as closing:
+        closing.push_async_callback(parts.close)
+        if sessions is not None:
+            serve_single_calls(sessions, engine, parts, recipe, num_slots)
+            listener = listen(http_settings.bind, 0, setting="http.bind")
+            closing.callback(serve(http_settings, listener, exporter, sessions).stop)
+            closing.push_async_callback(sessions.close)
+        yield Samplers(engine, parts, sessions)
 
 
 def make_task(recipe: Recipe, system: str | None, number: int, item: TokenizedPrompt) -> PromptTask:
@@ -221,12 +201,11 @@ def _turns(engine: Engine, rollout: Rollout, episode: Episode) -> tuple[TriedTur
     turns = []
     for number, turn in enumerate(episode.turns):
         token_ids = rollout.sequences[turn.sequence].token_ids
-        later_turns = episode.turns[number + 1 :]
-        later = [
-            later_turn.start for later_turn in later_turns if later_turn.sequence == turn.sequence
-        ]
+        later_starts = (
+            later.start for later in episode.turns[number + 1 :] if later.sequence == turn.sequence
+        )
         # Tokens between two turns of one sequence are the environment's answer.
-        answer = token_ids[turn.end : later[0]] if later else token_ids[:0]
+        answer = token_ids[turn.end : next(later_starts, turn.end)]
         turns.append(
             TriedTurn(
                 engine.decode(token_ids[turn.start : turn.end].tolist()),

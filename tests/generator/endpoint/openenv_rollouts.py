@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rollcast.config.connections import TLS
-from rollcast.generator.samplers import Sampler
+from rollcast.generator.base_sampler import Sampler
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LegKind, LengthBudget, Rollout
 from testkit.generator.episode_tasks import episode_task
 from testkit.generator.harness_endpoint import ServedEndpoint, served_endpoint

@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
+from rollcast.generator.base_sampler import Sampler
 from rollcast.generator.endpoint.session import HarnessSession
-from rollcast.generator.samplers import Sampler
 from rollcast.rollouts.records import EpisodeEnd, LengthBudget
 from rollcast.telemetry import episode_metrics
 from testkit.generator.episode_tasks import MAX_LENGTH, episode_task
@@ -92,10 +92,10 @@ async def playing(max_seconds: float = 60.0) -> AsyncIterator[Played]:
         )
         running = asyncio.create_task(sampler.run())
         session = await claim_next_session(endpoint)
-        session.reward = 1.0
+        session.note_reward(1.0)
         async with make_client(endpoint, session, timeout=120.0) as client:
             yield Played(endpoint, session, client, sampler)
-        session.end_report = ""
+        session.note_end("")
         await asyncio.wait_for(running, 120)
 
 
@@ -125,7 +125,7 @@ async def test_a_turn_that_the_end_of_its_program_cuts_is_not_trained() -> None:
         cut = episode.ask([USER, USER, USER])
         await episode.sampling(1)
         await episode.endpoint.engine.advance(5)
-        episode.session.end_report = ""
+        episode.session.note_end("")
         await asyncio.wait({cut}, timeout=120)
         assert cut.done()
         unread = episode.endpoint.count(episode_metrics.ENDPOINT_UNREAD)
@@ -188,7 +188,7 @@ async def test_the_reward_of_an_episode_whose_time_is_over_counts() -> None:
     import openai  # a second, which collection saves
 
     async with playing(max_seconds=1.0) as episode:
-        episode.session.reward = None
+        episode.session.note_reward(None)
         cut = episode.ask([USER])
         await episode.sampling(1)
         await episode.endpoint.engine.advance(5)
@@ -215,7 +215,7 @@ async def test_a_prompt_that_the_engine_refuses_is_not_in_the_record() -> None:
             refused = await plain.post(url, json={"token_ids": [UNLUCKY, 1], "sampling_params": {}})
         assert refused.status_code == 400
         assert episode.session.record.sequences
-        episode.session.end_report = "no such token"
+        episode.session.note_end("no such token")
         async with asyncio.timeout(120):
             while not episode.sampler.finished:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)

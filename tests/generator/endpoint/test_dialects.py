@@ -18,7 +18,7 @@ from rollcast.generator.endpoint.dialects.response_items import (
 )
 from rollcast.generator.endpoint.remembered_chats import RememberedChats
 from rollcast.generator.endpoint.session import HarnessSession
-from rollcast.generator.vllm.protocol import responses_events
+from rollcast.generator.vllm import protocol
 from rollcast.rollouts.records import LengthBudget, PromptTask, Rollout
 from rollcast.telemetry import episode_metrics
 from testkit.generator.anthropic_client import AnthropicClient
@@ -446,7 +446,7 @@ async def test_an_answer_of_reasoning_alone_is_an_empty_message() -> None:
     assert list(read_items([reasoning], {})) == [{"role": "assistant", "content": ""}]
     assert list(read_items([reasoning, answer], {})) == [{**answer, "content": "aa"}]
     assert empty_message().content[0].text == ""
-    processor = responses_events().SimpleStreamingEventProcessor(tools=[])
+    processor = protocol.responses_events.SimpleStreamingEventProcessor(tools=[])
     kinds = [event.type for event in empty_message_events(processor)]
     kinds += [event.type for event in processor.close_current()]
     assert kinds[0] == "response.output_item.added"

@@ -77,7 +77,7 @@ async def test_open_requests_are_answered_when_the_server_stops(
                 assert answer.json()["error"]["code"] == "ending"
             last = (await stream).strip().splitlines()[-1]
             assert json.loads(last.removeprefix("data: "))["error"]["code"] == "ending"
-        session.end_report = "its server is gone"
+        session.note_end("its server is gone")
         playing.cancel()
         await asyncio.gather(playing, return_exceptions=True)
     logged = capfd.readouterr().err

@@ -22,7 +22,7 @@ def streamed(
     """The parts of a content whose turn was parsed after each of the prefixes."""
     deltas = Deltas(stop, has_tools=has_tools)
     parts = [part for text in prefixes for part in deltas.sendable_parts("", text, has_calls=False)]
-    return [part["content"] for part in [*parts, *deltas.rest("", final)]]
+    return [part["content"] for part in [*parts, *deltas.take_new_parts("", final)]]
 
 
 @pytest.mark.parametrize(

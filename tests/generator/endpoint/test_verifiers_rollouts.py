@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from rollcast.generator.samplers import Sampler
+from rollcast.generator.base_sampler import Sampler
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LengthBudget, Rollout
 from rollcast.telemetry import episode_metrics
 from testkit.generator.episode_tasks import WORLD, episode_task

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rollcast.generator.completion import Decode
@@ -10,31 +9,21 @@ from rollcast.generator.endpoint.call import TurnAnswer
 from rollcast.generator.endpoint.chat_request import ChatRequest
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.streaming import Deltas
-from rollcast.generator.vllm.protocol import chat_answer, chat_part
+from rollcast.generator.vllm import protocol
 
 UNTRAINED = "-untrained"
 """After the model's name: requests for it are answered and never trained."""
 KINDS = {401: "authentication_error", 404: "not_found_error", 500: "server_error"}
 
 
-@dataclass(frozen=True, slots=True)
-class Extras:
-    """The parts of an answer besides its text."""
+NO_TURN = {"logprobs": None, "token_ids": None}
+"""The fields of a choice without the turn's end."""
 
-    prompt_token_ids: list[int] | None
-    """None = the request does not want them."""
-    choice_fields: Mapping[str, Any]
+
+def turn_fields(turn_answer: TurnAnswer, chat: ChatRequest, decode: Decode) -> dict[str, Any]:
     """Log-probs and tokens of the turn (None = the request does not want them), and its stop
-    text."""
-    usage: Mapping[str, int]
-    """Numbers of tokens."""
-
-
-NO_EXTRAS = Extras(None, {"logprobs": None, "token_ids": None}, {})
-
-
-def extras(turn_answer: TurnAnswer, chat: ChatRequest, decode: Decode) -> Extras:
-    """The extras of the request's answer."""
+    text.
+    """
     logprobs = None
     if chat.wants_logprobs:
         pairs = zip(turn_answer.token_ids, turn_answer.logprobs, strict=True)
@@ -44,37 +33,32 @@ def extras(turn_answer: TurnAnswer, chat: ChatRequest, decode: Decode) -> Extras
                 for token, logprob in pairs
             ]
         }
-    token_ids = turn_answer.token_ids if chat.wants_token_ids else None
-    num_prompt_tokens = len(turn_answer.prompt_token_ids)
-    num_sampled_tokens = len(turn_answer.token_ids)
-    return Extras(
-        turn_answer.prompt_token_ids if chat.wants_token_ids else None,
-        {
-            "logprobs": logprobs,
-            "token_ids": token_ids,
-            "stop_reason": turn_answer.stop_text,
-        },
-        {
-            "prompt_tokens": num_prompt_tokens,
-            "completion_tokens": num_sampled_tokens,
-            "total_tokens": num_prompt_tokens + num_sampled_tokens,
-        },
-    )
+    return {
+        "logprobs": logprobs,
+        "token_ids": turn_answer.token_ids if chat.wants_token_ids else None,
+        "stop_reason": turn_answer.stop_text,
+    }
 
 
-def completion_body(turn_answer: TurnAnswer, name: str, model: str, more: Extras) -> dict[str, Any]:
+def completion_body(
+    turn_answer: TurnAnswer, chat: ChatRequest, decode: Decode, name: str, model: str
+) -> dict[str, Any]:
     """A whole chat completion. `name`: of the completion."""
-    message = {**turn_answer.message, "reasoning": turn_answer.reasoning or None}
     choice = {
         "index": 0,
-        "message": message,
+        "message": {**turn_answer.message, "reasoning": turn_answer.reasoning or None},
         "finish_reason": turn_answer.finish_reason,
-        **more.choice_fields,
+        **turn_fields(turn_answer, chat, decode),
     }
-    body = {"id": name, "model": model, "choices": [choice], "usage": more.usage}
-    completion = chat_answer().model_validate({**body, "prompt_token_ids": more.prompt_token_ids})
-    response_body: dict[str, Any] = completion.model_dump()
-    return response_body
+    body = {
+        "id": name,
+        "model": model,
+        "choices": [choice],
+        "usage": turn_answer.usage,
+        "prompt_token_ids": turn_answer.prompt_token_ids if chat.wants_token_ids else None,
+    }
+    completion: dict[str, Any] = protocol.ChatCompletionResponse.model_validate(body).model_dump()
+    return completion
 
 
 def chunk_body(
@@ -83,26 +67,24 @@ def chunk_body(
     delta: dict[str, Any] | None,
     finish_reason: str | None = None,
     *,
-    more: Extras = NO_EXTRAS,
+    turn: Mapping[str, Any] = NO_TURN,
+    prompt_token_ids: list[int] | None = None,
     usage: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """One part of a streamed completion. No delta: the part with the usage, which has no choice."""
-    choice = {
-        "index": 0,
-        "delta": delta or {},
-        "finish_reason": finish_reason,
-        **more.choice_fields,
-    }
+    choice = {"index": 0, "delta": delta or {}, "finish_reason": finish_reason, **turn}
     body = {
         "id": name,
         "model": model,
         "choices": [] if delta is None else [choice],
         "created": int(time.time()),
+        "prompt_token_ids": prompt_token_ids,
     }
-    body["prompt_token_ids"] = more.prompt_token_ids
     if usage is not None:
         body["usage"] = usage
-    chunk: dict[str, Any] = chat_part().model_validate(body).model_dump(exclude_none=True)
+    chunk: dict[str, Any] = protocol.ChatCompletionStreamResponse.model_validate(body).model_dump(
+        exclude_none=True
+    )
     # `exclude_none` drops the key, which the OpenAI API requires in every choice.
     for chunk_choice in chunk["choices"]:
         chunk_choice.setdefault("finish_reason", None)
@@ -111,7 +93,9 @@ def chunk_body(
 
 def final_deltas(turn_answer: TurnAnswer, deltas: Deltas) -> list[dict[str, Any]]:
     """The parts of a message that were not streamed."""
-    unsent_deltas = deltas.rest(turn_answer.reasoning, str(turn_answer.message["content"]))
+    unsent_deltas = deltas.take_new_parts(
+        turn_answer.reasoning, str(turn_answer.message["content"])
+    )
     calls = turn_answer.message.get("tool_calls") or ()
     if calls:
         unsent_deltas.append(

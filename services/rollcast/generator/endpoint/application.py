@@ -20,20 +20,19 @@ Bodies are bounded. A request ends with its episode's time, or when its client i
 import asyncio
 import json
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from rollcast.connections.http import in_url
 from rollcast.generator.endpoint.answers import (
     completion_body,
     error_body,
-    extras,
     models_body,
 )
 from rollcast.generator.endpoint.bodies import MAX_TOKENS
 from rollcast.generator.endpoint.body_turns import BodyTurns
-from rollcast.generator.endpoint.call import EndpointCall
+from rollcast.generator.endpoint.call import EndpointCall, TurnAnswer
 from rollcast.generator.endpoint.dialects.anthropic_messages import (
     AnthropicMessages,
     anthropic_error,
@@ -50,7 +49,6 @@ from rollcast.generator.endpoint.request_headers import (
 )
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.endpoint.sessions import PREFIX, Sessions
-from rollcast.generator.endpoint.single_calls import SingleCalls, SingleSession
 from rollcast.generator.endpoint.streamed_turn import (
     ENDING,
     StreamedTurn,
@@ -76,7 +74,6 @@ GUARDED_HERE = frozenset({PREFIX, "/v1/", "/inference/"})
 """Paths whose tokens the endpoint checks itself: its refusals are in the form that clients of the
 OpenAI API read."""
 
-T = TypeVar("T")
 log = get_logger()
 Handler = Callable[["Request", HarnessSession], Coroutine[Any, Any, "Response"]]
 
@@ -88,60 +85,40 @@ class EndpointApplication:
         self._sessions = sessions
         self._num_waiting = 0
         self._turns = BodyTurns()
-        self.single_calls: SingleCalls | None = None
-        """Makes sessions for calls without one; None = the engine has not started, or has ended."""
 
     def routes(self) -> "list[Route]":
         """All paths of the endpoint."""
         from starlette.routing import Route
 
         session_path = f"{PREFIX}{{session}}"
+        sampling: list[tuple[str, Handler, ErrorForm]] = [
+            ("/v1/chat/completions", partial(self._chat, None), error_body),
+            ("/v1/responses", partial(self._chat, Responses), error_body),
+            ("/v1/messages", partial(self._chat, AnthropicMessages), anthropic_error),
+            ("/v1/messages/count_tokens", self._count_tokens, anthropic_error),
+            ("/inference/v1/generate", self._generate, error_body),
+        ]
+        ends: list[tuple[str, Handler, ErrorForm]] = [
+            ("/reward", self._reward, error_body),
+            ("/end", self._end, error_body),
+        ]
         return [
             Route(f"{PREFIX}v1/sessions", self._next_task, methods=["POST"]),
-            *(
-                Route(f"{session_path}{path}", self._in_session(handler, form), methods=["POST"])
-                for path, handler, form in self._dialects()
-            ),
-            Route(f"{session_path}/v1/models", self._in_session(self._models)),
-            Route(
-                f"{session_path}/inference/v1/generate",
-                self._in_session(self._generate),
-                methods=["POST"],
-            ),
-            Route(f"{session_path}/reward", self._in_session(self._reward), methods=["POST"]),
-            Route(f"{session_path}/end", self._in_session(self._end), methods=["POST"]),
-            # Starlette takes the first route that matches, so the one for all other paths is the
-            # last.
-            Route(
-                f"{session_path}/{{path:path}}",
-                self._in_session(_not_served),
-                methods=["GET", "POST"],
-            ),
-            *(
-                Route(path, self._in_session(handler, form), methods=["POST"])
-                for path, handler, form in self._dialects()
-            ),
-            Route("/v1/models", self._in_session(self._models)),
-            Route("/inference/v1/generate", self._in_session(self._generate), methods=["POST"]),
-            Route("/v1/{path:path}", self._in_session(_not_served), methods=["GET", "POST"]),
+            *self._routes_below(session_path, [*sampling, *ends], "/{path:path}"),
+            *self._routes_below("", sampling, "/v1/{path:path}"),
         ]
 
-    def _dialects(self) -> "list[tuple[str, Handler, ErrorForm]]":
-        """Paths of requests that sample, or count what would be sampled from, in each form."""
-        return [
-            ("/v1/chat/completions", partial(self._chat, None), error_body),
-            (
-                "/v1/responses",
-                partial(self._chat, lambda: Responses(self._sessions.model)),
-                error_body,
-            ),
-            (
-                "/v1/messages",
-                partial(self._chat, lambda: AnthropicMessages(self._sessions.loop)),
-                anthropic_error,
-            ),
-            ("/v1/messages/count_tokens", self._count_tokens, anthropic_error),
-        ]
+    def _routes_below(
+        self, prefix: str, posted: "Sequence[tuple[str, Handler, ErrorForm]]", others: str
+    ) -> "Iterator[Route]":
+        """The routes of paths that are posted to, of the models, and of all other paths."""
+        from starlette.routing import Route
+
+        for path, handler, form in posted:
+            yield Route(prefix + path, self._in_session(handler, form), methods=["POST"])
+        yield Route(f"{prefix}/v1/models", self._in_session(self._models))
+        # Starlette takes the first route that matches, so the one for all other paths is the last.
+        yield Route(prefix + others, self._in_session(_not_served), methods=["GET", "POST"])
 
     def _in_session(self, handler: Handler, error_form: ErrorForm = error_body) -> Any:
         """A handler of requests that carry a session and its token, or the run's token: each of
@@ -157,11 +134,11 @@ class EndpointApplication:
                     session = self._sessions.find(name, read_headers(request).token)
                 else:
                     check_run_token(request, self._sessions.run_token, "a call without a session")
-                    session = self._single_session()
+                    session = self._single_session(None)
                 return await handler(request, session)
             except RefusedRequestError as refusal:
                 if session is not None:
-                    self._sessions.note_refused(session, refusal)
+                    session.note_refused(refusal)
                 return _refusal_response(refusal, error_form)
             except asyncio.CancelledError:  # the server stops, and waits for no request longer
                 return _refusal_response(ENDING, error_form)
@@ -174,15 +151,15 @@ class EndpointApplication:
 
         return answer
 
-    def _single_session(self, asking: HarnessSession | None = None) -> HarnessSession:
+    def _single_session(self, asking: HarnessSession | None) -> HarnessSession:
         """A session for one request that is never trained. `asking`: the session of its program."""
-        if self.single_calls is None:
+        if self._sessions.make_single is None:
             raise RefusedRequestError("the engine is not running; retry later", 503, "no_weights")
-        return self.single_calls.session(None if isinstance(asking, SingleSession) else asking)
+        return self._sessions.make_single(asking)
 
     async def _chat(
         self,
-        make_dialect: Callable[[], Dialect] | None,
+        make_dialect: Callable[[Sessions], Dialect] | None,
         request: "Request",
         session: HarnessSession,
     ) -> "Response":
@@ -190,7 +167,7 @@ class EndpointApplication:
         from starlette.responses import JSONResponse, StreamingResponse
 
         replaces = session.settings.sampling == "run"
-        dialect = make_dialect() if make_dialect is not None else None
+        dialect = make_dialect(self._sessions) if make_dialect is not None else None
         model = self._sessions.model
         headers = read_headers(request)
         async with self._turns.read(request) as body:
@@ -206,8 +183,7 @@ class EndpointApplication:
                 replaces=replaces,
                 is_retry=headers.is_retry,
             )
-        if chat.replaced:
-            self._sessions.note_replaced(session, chat.replaced)
+        self._sessions.note_replaced(session, chat.replaced)
         name = f"chatcmpl-{session.id}-{time.monotonic_ns()}"
         if chat.is_streamed:
             stream = StreamedTurn(self._sessions, session, chat, name)
@@ -215,22 +191,26 @@ class EndpointApplication:
             parts = stream.parts()
             events = parts if dialect is None else dialect.stream(parts)
             return StreamingResponse(events, media_type="text/event-stream")
-        call = EndpointCall(session, chat)
-        # Sessions live on the engine's loop, and this handler runs in the thread of the server.
-        loop = self._sessions.loop
-        answer = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call.run(), loop))
-        turn_answer = await result_unless_disconnected(
-            request, answer, partial(loop.call_soon_threadsafe, call.abandon)
-        )
-        more = extras(turn_answer, chat, session.record.decode)
-        completion = completion_body(turn_answer, name, model, more)
+        turn_answer = await self._answer(request, EndpointCall(session, chat))
+        completion = completion_body(turn_answer, chat, session.record.decode, name, model)
         return JSONResponse(completion if dialect is None else dialect.answer(completion))
+
+    def _answer(self, request: "Request", call: EndpointCall) -> Coroutine[Any, Any, TurnAnswer]:
+        """The turn of a call, or the end of the call when its client is gone.
+
+        Sessions live on the engine's loop, and handlers run in the thread of the server.
+        """
+        return result_unless_disconnected(
+            request,
+            self._sessions.on_engine(call.run()),
+            partial(self._sessions.loop.call_soon_threadsafe, call.abandon),
+        )
 
     async def _count_tokens(self, request: "Request", session: HarnessSession) -> "Response":
         from starlette.responses import JSONResponse
 
         async with self._turns.read(request) as body:
-            num_tokens = await count_tokens(body, session, self._sessions.loop)
+            num_tokens = await count_tokens(body, session, self._sessions)
         return JSONResponse({"input_tokens": num_tokens})
 
     async def _models(self, request: "Request", session: HarnessSession) -> "Response":
@@ -248,15 +228,15 @@ class EndpointApplication:
         if not isinstance(reward, int | float) or not low <= reward <= high:
             # Characters of a refused reward in the message
             reward_text = repr(reward)[:100]
-            reason = (
+            raise RefusedRequestError(
                 f"reward = {reward_text}: give a number from {low:g} to {high:g}, the "
-                "environment's reward_range"
+                "environment's reward_range",
+                code="reward",
             )
-            raise RefusedRequestError(reason, code="reward")
         if session.is_closed:
             raise RefusedRequestError("this session has ended", 404, "session_ended")
-        session.reward = float(reward)
-        return JSONResponse({"used": session.task.rewards})
+        session.note_reward(float(reward))
+        return JSONResponse({"used": not session.task.verifier})
 
     async def _generate(self, request: "Request", session: HarnessSession) -> "Response":
         from starlette.responses import JSONResponse
@@ -270,14 +250,8 @@ class EndpointApplication:
             token_request = TokenRequest.read(
                 body, sampling, replaces=replaces, is_retry=headers.is_retry
             )
-        if token_request.replaced:
-            self._sessions.note_replaced(session, token_request.replaced)
-        call = EndpointCall(session, token_request)
-        loop = self._sessions.loop
-        answer = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call.run(), loop))
-        turn_answer = await result_unless_disconnected(
-            request, answer, partial(loop.call_soon_threadsafe, call.abandon)
-        )
+        self._sessions.note_replaced(session, token_request.replaced)
+        turn_answer = await self._answer(request, EndpointCall(session, token_request))
         return JSONResponse(
             generated_body(turn_answer, f"generate-{time.monotonic_ns()}", self._sessions.model)
         )
@@ -291,17 +265,16 @@ class EndpointApplication:
             )
         async with self._turns.read(request) as body:
             failure_reason = body.get("failed") if isinstance(body, dict) else None
-        session.end_report = str(failure_reason or "")[:MAX_REASON_CHARACTERS]
+        session.note_end(str(failure_reason or "")[:MAX_REASON_CHARACTERS])
         return JSONResponse({})
 
     async def _next_task(self, request: "Request") -> "Response":
         """The next task for an outside program, which has the run's token."""
         try:
             check_run_token(request, self._sessions.run_token, "a program that asks for a task")
+            return await self._offer_task(request)
         except RefusedRequestError as refusal:
             return _refusal_response(refusal)
-        try:
-            return await self._offer_task(request)
         except asyncio.CancelledError:  # as above
             return _refusal_response(ENDING)
 
@@ -309,11 +282,12 @@ class EndpointApplication:
         from starlette.responses import JSONResponse, Response
 
         if self._num_waiting >= MAX_WAITING_PROGRAMS:
-            reason = (
+            raise RefusedRequestError(
                 f"{MAX_WAITING_PROGRAMS} programs wait for a task here; ask another generator, or "
-                "later"
+                "later",
+                503,
+                "enough_programs",
             )
-            return _refusal_response(RefusedRequestError(reason, 503, "enough_programs"))
         session = await self._claim_session(request)
         if session is None:
             return Response(status_code=204)
@@ -322,20 +296,15 @@ class EndpointApplication:
         session_description = self._sessions.describe_session(
             session, f"{request.url.scheme}://{in_url(host)}:{port}"
         )
-        row = json.loads(session.task.row)
-        return JSONResponse(
-            {**session_description, "environment": session.task.environment, "row": row}
-        )
+        row = json.loads(session.task.reference)
+        return JSONResponse({**session_description, "environment": session.environment, "row": row})
 
     async def _claim_session(self, request: "Request") -> HarnessSession | None:
         """A session for the program that asks; None = none came in time, or the program is gone."""
-        next_session = self._sessions.next_task(NEXT_TASK_SECONDS)
-        claim_future = asyncio.run_coroutine_threadsafe(next_session, self._sessions.loop)
+        claim_future = self._sessions.on_engine(self._sessions.next_task(NEXT_TASK_SECONDS))
         self._num_waiting += 1
         try:
-            return await result_unless_disconnected(
-                request, asyncio.wrap_future(claim_future), claim_future.cancel
-            )
+            return await result_unless_disconnected(request, claim_future, claim_future.cancel)
         except asyncio.CancelledError:
             # `result_unless_disconnected` cancels the claim when the program is gone. Any other
             # cancellation is the stop of the server.

@@ -15,6 +15,7 @@ exit. A signal, or a request that was refused just before, is never the model's 
 import asyncio
 import time
 from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from rollcast.config.environments.settings import ProgramEnvironment, SessionEnvironment
@@ -25,18 +26,15 @@ from rollcast.environments.traces import (
     TraceDisagreementError,
     UnusableTraceError,
 )
-from rollcast.generator.endpoint.session import HarnessSession, SessionTask
-from rollcast.generator.endpoint.sessions import Sessions, row_json
+from rollcast.generator.endpoint.session import HarnessSession
+from rollcast.generator.endpoint.sessions import Sessions
 from rollcast.generator.episodes.base_attempt import BaseAttempt
 from rollcast.generator.episodes.parts import (
     MAX_SET_UP_SLOT_SECONDS,
-    EpisodeParts,
 )
-from rollcast.generator.episodes.reward import scaled_reward
+from rollcast.generator.episodes.reward import graded_reward
 from rollcast.generator.episodes.waits import GivenUpError, UnusableEpisodeError
-from rollcast.generator.grading import Graded
-from rollcast.generator.vllm.engine import Engine
-from rollcast.rollouts.records import EpisodeEnd, GradingStatus, PromptTask, Rollout
+from rollcast.rollouts.records import EpisodeEnd, Rollout
 from rollcast.telemetry import episode_metrics
 
 LOOK_SECONDS = 0.25
@@ -45,35 +43,22 @@ END_SECONDS = 60.0
 """Deadline for the engine to end the requests of a closed session."""
 
 
+@dataclass(eq=False)
 class HarnessAttempt(BaseAttempt):
     """An attempt whose turns a program takes."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        task: PromptTask,
-        index: int,
-        parts: EpisodeParts,
-        start: Rollout | None = None,
-        *,
-        sessions: Sessions,
-    ) -> None:
-        super().__init__(engine, task, index, parts, start)
+    sessions: Sessions = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         settings = self._settings
         assert isinstance(settings, SessionEnvironment)
         self._settings: SessionEnvironment = settings
         self._join = find_join(settings)
-        self._sessions = sessions
-        session_task = SessionTask(
-            environment=self._name,
-            limits=self._limits,
-            sampling=task.sampling,
-            max_tokens=task.length.max_tokens,
-            row=row_json(task.reference),
-            rewards=not task.verifier,
+        self.session = HarnessSession(
+            self.task, settings, self.parts, self.record, self.first_start
         )
-        self.session = HarnessSession(session_task, settings, parts, self.record)
-        self.session.start = start
+        self._program_rewards = not self.task.verifier
         self._own_numbers: Mapping[Any, Any] = {}
         """Of the program's trace, not checked."""
 
@@ -106,48 +91,45 @@ class HarnessAttempt(BaseAttempt):
     def give_up(self) -> None:
         """Nothing more is sampled."""
         self._waits.give_up()
-        self._sessions.remove(self.session)
+        self.sessions.remove(self.session)
 
     async def run(self) -> None:
         if self._waits.is_given_up:
             raise GivenUpError
         began = time.monotonic()
-        self._sessions.add(self.session)
-        self._parts.change(episode_metrics.EPISODES_WAITING, self._name, 1)
+        self.sessions.add(self.session)
         program: SessionProgram | None = None
         try:
-            try:
+            with self.parts.counted(episode_metrics.EPISODES_WAITING, self._name):
                 program = await self._start_program()
-            finally:
-                self._parts.change(episode_metrics.EPISODES_WAITING, self._name, -1)
             self.stage = "call"
             end = await self._wait_for_end(program)
             # Turns are dropped below, which a running request must not see.
             await self._close_and_wait()
             untrained: Set[int] = frozenset()
             if program is not None and self._join is not None:
-                traced = cast(TracedProgram, program)
-                untrained, end = self._apply_trace(self._join, traced, end)
+                untrained, end = self._apply_trace(self._join, cast(TracedProgram, program), end)
             self.session.drop_unread(untrained)
             if not self.record.turns:
                 raise EnvironmentFailedError(self._why_no_turn(program))
-            if self.session.task.rewards:
+            if self._program_rewards:
                 self.stage = "reward"
-                self.graded = self._reward()
-            self.record.metrics = self._parts.bound_metrics(self._name, self._own_numbers)
-            self.record.end = end
+                reward_range = self._settings.reward_range
+                self.graded = graded_reward(self.session.reward, reward_range, 0.0)
+            self.record.episode.metrics = self.parts.bound_metrics(self._name, self._own_numbers)
+            self.record.episode.end = end
         except UnusableEpisodeError as error:
             self.fail(str(error))
         finally:
             if program is not None:
                 # In the background: a program may take long to end, and a hand-over must not wait
                 # for it.
-                self._parts.run_in_background(self._sessions.end(program))
+                self.parts.run_in_background(self.sessions.programs.end(program))
             await self._close_and_wait()
             # Turns that are sampled at the same time count one by one, so that their sum may exceed
             # the elapsed time.
-            self.record.environment_seconds = max(
-                time.monotonic() - began - self.record.sampling_seconds, 0.0
+            self.record.episode.environment_seconds = max(
+                time.monotonic() - began - self.record.episode.sampling_seconds, 0.0
             )
 
     async def _start_program(self) -> SessionProgram | None:
@@ -157,10 +139,10 @@ class HarnessAttempt(BaseAttempt):
         try:
             if self._settings.is_started_here:
                 program = await self._waits.ask(
-                    self._sessions.start(session), self._settings.reset_seconds
+                    self.sessions.start(session), self._settings.reset_seconds
                 )
             else:
-                await self._sessions.offer(session)
+                await self.sessions.offer(session)
                 await self._waits.wait(session.claimed.wait(), self._limits.max_seconds)
         except TimeoutError:
             if not self._settings.is_started_here:
@@ -168,7 +150,7 @@ class HarnessAttempt(BaseAttempt):
             else:
                 reason = f"was not started within {self._settings.reset_seconds:g} seconds"
             raise EnvironmentFailedError(reason) from None
-        session.clock.deadline = time.monotonic() + self._limits.max_seconds
+        session.clock.start()
         return program
 
     async def _wait_for_end(self, program: SessionProgram | None) -> EpisodeEnd:
@@ -239,16 +221,16 @@ class HarnessAttempt(BaseAttempt):
 
     def _end_by_mistake(self) -> EpisodeEnd:
         """The end of an episode whose reward is the posted one, or 0, or a verifier's."""
-        self._parts.exporter.add(episode_metrics.ENDPOINT_MISTAKES, environment=self._name)
+        self.parts.exporter.add(episode_metrics.ENDPOINT_MISTAKES, environment=self._name)
         if self.session.reward is None:
-            self.session.reward = self._settings.reward_range[0]
+            self.session.note_reward(self._settings.reward_range[0])
         return self._classify_end("", "")
 
     def _seconds_to_grade(self) -> float:
         """How long a program that gives the reward may go on after the episode's time, without
         sampling.
         """
-        gives_reward = self.session.task.rewards or self._join is not None
+        gives_reward = self._program_rewards or self._join is not None
         return self._settings.call_seconds if gives_reward else 0.0
 
     def _apply_trace(
@@ -265,7 +247,7 @@ class HarnessAttempt(BaseAttempt):
         if trace is None:
             reason = program.last_lines or "it did not end"
             raise UnusableEpisodeError(f"gave no reward after its budget was over: {reason}")
-        self.session.reward = trace.reward
+        self.session.note_reward(trace.reward)
         self._own_numbers = trace.metrics
         histories = self.session.histories
         # An answer that no client read is missing from the trace.
@@ -276,25 +258,22 @@ class HarnessAttempt(BaseAttempt):
             loss = join(record, trace)
         except UnusableTraceError as error:
             if isinstance(error, TraceDisagreementError):
-                self._parts.exporter.add(
+                self.parts.exporter.add(
                     episode_metrics.ENDPOINT_DISAGREEMENTS, environment=self._name
                 )
             raise UnusableEpisodeError(str(error)) from None
         for number, ranges in loss.masked.items():
             self.record.mask_turn(number, ranges)
-        is_over = self.session.exceeded_budget is not None
-        return loss.untrained, end if is_over else loss.end or end
+        if self.session.exceeded_budget is None and loss.end is not None:
+            return loss.untrained, loss.end
+        return loss.untrained, end
 
     async def _close_and_wait(self) -> None:
         """Close the session, and wait until nothing of it is sampled."""
-        self._sessions.remove(self.session)
+        self.sessions.remove(self.session)
         async with asyncio.timeout(END_SECONDS):
             while self.session.num_running:
                 await self.session.changed.wait()
-
-    def _reward(self) -> Graded:
-        reward = scaled_reward(self.session.reward, self._settings.reward_range)
-        return Graded(reward, GradingStatus.OK if reward > 0 else GradingStatus.WRONG, 0.0)
 
     def _why_no_turn(self, program: SessionProgram | None) -> str:
         if self.session.last_refusal:

@@ -8,13 +8,12 @@ the turn: two requests never extend the same tokens.
 """
 
 import asyncio
-import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from rollcast.chat.base import ChatMessage, ToolSchema
-from rollcast.generator.endpoint.histories import RecordedTurn
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.sequence import SequenceSampler, TurnEnds
@@ -37,37 +36,43 @@ class TurnAnswer:
     stop_text: str | None = None
     """The stop text that ended it. None = the model or a budget did."""
 
-
-@dataclass(frozen=True, slots=True)
-class PendingTurn:
-    """The sequence in which a request's turn is sampled."""
-
-    sequence: int
-    history_digest: bytes
-    """Digest of the history that it answers."""
-    follows: int | None = None
-    """Number of the recorded turn that the history continues. None = no recorded turn, or
-    tokens."""
-
-
-class Request(Protocol):
-    """The ways in which a history is given: as messages, or as tokens."""
-
-    def prepare_turn(self, session: HarnessSession) -> PendingTurn:
-        """Begin or extend a sequence with the history. Raises RefusedRequestError."""
-        ...
-
     @property
-    def max_tokens(self) -> int | None: ...
+    def usage(self) -> dict[str, int]:
+        """Numbers of tokens, as the APIs have them."""
+        num_given = len(self.prompt_token_ids)
+        num_sampled = len(self.token_ids)
+        return {
+            "prompt_tokens": num_given,
+            "completion_tokens": num_sampled,
+            "total_tokens": num_given + num_sampled,
+        }
 
-    @property
-    def stop(self) -> tuple[str, ...]: ...
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingRequest(ABC):
+    """A request for a turn, whose history is given as messages or as tokens."""
+
+    max_tokens: int | None
+    """None = as many as the episode's budget has."""
+    stop: tuple[str, ...]
+    replaced: tuple[str, ...]
+    """Settings of sampling in place of which the run's are used."""
+    is_retry: bool | None
+    """See `RecordedTurn.is_retry`."""
+
+    @abstractmethod
+    def prepare_turn(self, session: HarnessSession) -> tuple[int, int | None]:
+        """Begin or extend a sequence with the history; returns its number, and that of the recorded
+        turn that the history continues. None = no recorded turn, or tokens.
+
+        Raises RefusedRequestError.
+        """
+
+    @abstractmethod
     def answer(
-        self, session: HarnessSession, pending_turn: PendingTurn, number: int, finish: Finish
+        self, session: HarnessSession, number: int, follows: int | None, finish: Finish
     ) -> TurnAnswer:
         """Remember a turn of the record, and return what its client gets."""
-        ...
 
 
 @dataclass(eq=False)
@@ -75,7 +80,7 @@ class EndpointCall:
     """`run` it once. `abandon`: its client is gone."""
 
     session: HarnessSession
-    request: Request
+    request: SamplingRequest
     on_tokens: Callable[[list[int], list[int]], None] | None = None
     """The reader of the turn, see `TurnEnds.on_tokens`."""
     _wait_task: asyncio.Task[Any] | None = None
@@ -96,8 +101,7 @@ class EndpointCall:
             async with session.turn(self, self.end, self.request.max_tokens) as tokens:
                 # From here on `end` aborts the sequence, and no longer cancels this task.
                 self._wait_task = None
-                pending_turn = self.request.prepare_turn(session)
-                sequence = pending_turn.sequence
+                sequence, follows = self.request.prepare_turn(session)
                 self._sampler = record.sequences[sequence]
                 if self._sampler.completion.given_token_ids:
                     tokens = session.lower_reservation(self, tokens)
@@ -110,7 +114,7 @@ class EndpointCall:
                 # An aborted request without a token makes no turn.
                 if number < num_turns_before or record.turns[number].sequence != sequence:
                     raise self._end_error()
-                answer = self.request.answer(session, pending_turn, number, finish)
+                answer = self.request.answer(session, number, follows, finish)
                 session.note_turn(
                     finish,
                     len(answer.token_ids),
@@ -172,43 +176,3 @@ def render_prompt(
 def template_error(error: Exception) -> RefusedRequestError:
     """The refusal of messages that cannot be rendered."""
     return RefusedRequestError(f"messages: the chat template rejects them: {str(error)[:300]}")
-
-
-def begin_sequence(session: HarnessSession, prompt: list[int], reason: str) -> int:
-    """Begin a sequence; `reason` is counted if it is a further one.
-
-    Raises RefusedRequestError if it is too long.
-    """
-    record = session.record
-    if len(prompt) >= session.parts.max_sequence_tokens:
-        raise session.refuse_too_long(f"a history of {len(prompt)} tokens")
-    start = session.start
-    session.start = None
-    if record.sequences:
-        session.count_sequence(reason)
-    elif start is not None:
-        if start.sequence_prompt(start, record.task_prompt).tolist() == prompt:
-            return record.begin_sequence(prompt, start)
-        session.parts.note_discarded(session.task.environment, start.num_tokens)
-    return record.begin_sequence(prompt)
-
-
-def extend_sequence(session: HarnessSession, turn: RecordedTurn, added_tokens: list[int]) -> int:
-    """Give tokens to the sequence of a turn, which is its last.
-
-    Raises RefusedRequestError if none would be left.
-    """
-    record = session.record
-    sequence = record.turns[turn.number].sequence
-    if record.remaining_tokens(sequence) <= len(added_tokens):
-        num_tokens = record.sequences[sequence].num_tokens + len(added_tokens)
-        raise session.refuse_too_long(f"a history of {num_tokens} tokens")
-    turn.is_extended = True
-    record.record_answer(
-        turn.number,
-        tool_calls=record.turns[turn.number].tool_calls,
-        malformed_calls=record.turns[turn.number].malformed_calls,
-        environment_seconds=time.monotonic() - turn.answered_at,
-    )
-    record.sequences[sequence].completion.given_token_ids += added_tokens
-    return sequence

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from rollcast.chat.base import ChatMessage, ToolSchema
 from rollcast.chat.messages import assistant_message
 from rollcast.generator.endpoint.call import (
-    PendingTurn,
+    SamplingRequest,
     TurnAnswer,
-    begin_sequence,
     check_renderable,
-    extend_sequence,
     render_prompt,
     template_error,
 )
@@ -25,8 +23,8 @@ from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.vllm.engine_request import Finish
 
 
-@dataclass(frozen=True, slots=True)
-class ChatRequest:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRequest(SamplingRequest):
     """A history of messages, and the settings of its request as far as they are honored."""
 
     messages: Sequence[ChatMessage]
@@ -35,9 +33,6 @@ class ChatRequest:
     """The approximate size of the messages as JSON."""
     digests: Sequence[bytes]
     """The result of `history_digests`."""
-    max_tokens: int | None
-    """None = as many as the episode's budget has."""
-    stop: tuple[str, ...]
     is_streamed: bool
     wants_usage: bool
     """Whether the stream ends with the number of its tokens."""
@@ -46,12 +41,8 @@ class ChatRequest:
     """The tokens of prompt and answer, as vLLM gives them."""
     names_tokens_by_id: bool
     """Log-probs are of `token_id:17` in place of the token's text."""
-    replaced: tuple[str, ...]
-    """Settings of sampling in place of which the run's are used."""
-    is_retry: bool | None
-    """See `RecordedTurn.is_retry`."""
 
-    def prepare_turn(self, session: HarnessSession) -> PendingTurn:
+    def prepare_turn(self, session: HarnessSession) -> tuple[int, int | None]:
         """Extend the turn that the messages continue, or begin a sequence.
 
         Raises RefusedRequestError.
@@ -78,18 +69,14 @@ class ChatRequest:
         if environment_tokens is None:  # the format does not extend the turn
             return self._match_tokens(session, self._reason(session, "format"), turn)
         if turn.is_extended or turn.is_abandoned:
-            return self._begin_sequence(
-                session,
-                [*tokens_before, *sampled, *environment_tokens],
-                self._reason(session, "forked"),
-                turn.number,
-            )
-        return PendingTurn(
-            extend_sequence(session, turn, environment_tokens), self.digests[-1], turn.number
-        )
+            prompt = [*tokens_before, *sampled, *environment_tokens]
+            sequence = session.begin_sequence(prompt, self._reason(session, "forked"))
+        else:
+            sequence = session.extend_sequence(turn, environment_tokens)
+        return sequence, turn.number
 
     def answer(
-        self, session: HarnessSession, pending_turn: PendingTurn, number: int, finish: Finish
+        self, session: HarnessSession, number: int, follows: int | None, finish: Finish
     ) -> TurnAnswer:
         """Parse a turn of the record, and remember it."""
         tokens_before, sampled = session.record.turn_tokens(number)
@@ -107,33 +94,29 @@ class ChatRequest:
         session.histories.add(
             RecordedTurn(
                 number,
-                pending_turn.history_digest,
+                self.digests[-1],
                 tuple(call["id"] for call in message.get("tool_calls", ())),
                 time.monotonic(),
-                pending_turn.follows,
+                follows,
                 message,
                 is_retry=self.is_retry,
             ),
             [*tokens_before, *sampled],
         )
-        turn = session.record.turns[number]
-        sampler = session.record.sequences[turn.sequence]
-        logprobs = sampler.completion.logprobs[turn.start : turn.end]
         stopped = "tool_calls" if message.get("tool_calls") else "stop"
-        reason = stopped if finish == "stop" else "length"
         return TurnAnswer(
             message,
             parsed.reasoning,
-            reason,
+            stopped if finish == "stop" else "length",
             tokens_before,
             sampled,
-            logprobs,
-            sampler.stop_text,
+            session.record.turn_logprobs(number),
+            session.record.sequences[session.record.turns[number].sequence].stop_text,
         )
 
     def _match_tokens(
         self, session: HarnessSession, reason: str, followed: RecordedTurn | None
-    ) -> PendingTurn:
+    ) -> tuple[int, int | None]:
         """Extend the longest recorded turn that the rendered messages begin with, or begin a
         sequence.
 
@@ -141,24 +124,9 @@ class ChatRequest:
         recorded one.
         """
         prompt = render_prompt(session, self.messages, self.tools)
-        longest_match = session.histories.longest_of_tokens(prompt)
-        if longest_match is not None:
-            followed, length = longest_match
-            followed.has_followers = True
-            if not (followed.is_extended or followed.is_abandoned):
-                return PendingTurn(
-                    extend_sequence(session, followed, prompt[length:]),
-                    self.digests[-1],
-                    followed.number,
-                )
-        return self._begin_sequence(
-            session, prompt, reason, None if followed is None else followed.number
-        )
-
-    def _begin_sequence(
-        self, session: HarnessSession, prompt: list[int], reason: str, follows: int | None = None
-    ) -> PendingTurn:
-        return PendingTurn(begin_sequence(session, prompt, reason), self.digests[-1], follows)
+        sequence, matched_turn = session.match_tokens(prompt, new=reason, forked=reason)
+        followed = matched_turn or followed
+        return sequence, None if followed is None else followed.number
 
     def _reason(self, session: HarnessSession, otherwise: str) -> str:
         return "retried" if session.histories.was_asked(self.digests[-1]) else otherwise

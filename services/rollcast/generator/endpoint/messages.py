@@ -58,16 +58,22 @@ def _joined_parts(content: Any, message_path: str) -> str:
         raise RefusedRequestError(
             f"{message_path}.content: has more than {max_parts:,} parts; join them"
         )
-    parts = [
-        content_part.get("text")
-        if isinstance(content_part, dict) and content_part.get("type") == "text"
-        else None
-        for content_part in content
-    ]
-    texts = [text for text in parts if isinstance(text, str)]
-    if len(texts) < len(parts):
+    texts = part_texts(content, ("text",))
+    if texts is None:
         raise RefusedRequestError(f"{message_path}.content: only content that is text is served")
     return texts[0] if len(texts) == 1 else "".join(texts)
+
+
+def part_texts(content: Sequence[Any], kinds: Sequence[str]) -> list[str] | None:
+    """The texts of a content that comes in parts of these kinds; None = it has others too."""
+    texts = [
+        content_part["text"]
+        for content_part in content
+        if isinstance(content_part, dict)
+        and content_part.get("type") in kinds
+        and isinstance(content_part.get("text"), str)
+    ]
+    return texts if len(texts) == len(content) else None
 
 
 def _check_calls(calls: Any, calls_path: str) -> int:

@@ -3,6 +3,7 @@ plays.
 """
 
 import asyncio
+import json
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -24,12 +25,13 @@ class SessionPrograms:
         """
         remove_abandoned()
         self._closing = ExitStack()
-        self._surroundings = Surroundings()
+        variables: Mapping[str, str] = {}
         if authority is not None:
             folder = self._closing.enter_context(
                 tempfile.TemporaryDirectory(prefix="rollcast-trust-")
             )
-            self._surroundings = Surroundings(variables=trusting(authority, Path(folder)))
+            variables = trusting(authority, Path(folder))
+        self._surroundings = Surroundings(variables=variables)
         self._running: set[SessionProgram] = set()
         self._sources: dict[str, ProgramSource] = {}
 
@@ -43,9 +45,10 @@ class SessionPrograms:
             source = self._sources[settings.name] = find_kind(settings).start(
                 settings, self._surroundings
             )
+        row = json.dumps(json.loads(session.task.reference))  # on one line
         run = session.task.sampling
         sampling = {"temperature": run.temperature, "top_p": run.top_p, "top_k": run.top_k}
-        program = await source.start(session.task.row, session_description, sampling)
+        program = await source.start(row, session_description, sampling)
         self._running.add(program)
         return program
 

@@ -14,7 +14,7 @@ that each element could be.
 """
 
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from rollcast.generator.endpoint.bodies import MAX_DEPTH, measure
@@ -22,38 +22,34 @@ from rollcast.generator.endpoint.chat_request import ChatRequest
 from rollcast.generator.endpoint.histories import history_digests
 from rollcast.generator.endpoint.messages import read_messages
 from rollcast.generator.endpoint.refusals import RefusedRequestError
-from rollcast.generator.vllm.protocol import chat_request
+from rollcast.generator.vllm import protocol as vllm_protocol
 from rollcast.rollouts.records import Sampling
 
-HONORED = frozenset(
-    {
-        *(
-            "messages",
-            "model",
-            "tools",
-            "tool_choice",
-            "max_tokens",
-            "max_completion_tokens",
-            "stop",
-        ),
-        *("stream", "stream_options", "n", "parallel_tool_calls", "logprobs"),
-        *("return_token_ids", "return_tokens_as_token_ids"),
-    }
-)
-IGNORED = frozenset(
-    {
-        *(
-            "user",
-            "metadata",
-            "store",
-            "service_tier",
-            "safety_identifier",
-            "prompt_cache_key",
-            "request_id",
-        ),
-        *("session_id", "include_reasoning"),
-    }
-)
+HONORED: Set[str] = {
+    *(
+        "messages",
+        "model",
+        "tools",
+        "tool_choice",
+        "max_tokens",
+        "max_completion_tokens",
+        "stop",
+    ),
+    *("stream", "stream_options", "n", "parallel_tool_calls", "logprobs"),
+    *("return_token_ids", "return_tokens_as_token_ids"),
+}
+IGNORED: Set[str] = {
+    *(
+        "user",
+        "metadata",
+        "store",
+        "service_tier",
+        "safety_identifier",
+        "prompt_cache_key",
+        "request_id",
+    ),
+    *("session_id", "include_reasoning"),
+}
 """Settings that change no token."""
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "frequency_penalty": (0,),
@@ -108,7 +104,9 @@ def read_request(
         raise other_sampling(replaced[0], body[replaced[0]])
     try:
         rest = {key: body[key] for key in body if key in HONORED - {"stop", "messages", *replaced}}
-        request = chat_request().model_validate({**rest, "messages": NO_HISTORY})
+        request = vllm_protocol.ChatCompletionRequest.model_validate(
+            {**rest, "messages": NO_HISTORY}
+        )
     except Exception as error:
         raise describe_invalid(error) from None
     if request.model is not None and request.model != model:
@@ -142,7 +140,7 @@ def read_request(
 
 
 def other_settings(
-    body: Mapping[str, Any], sampling: Sampling, honored: frozenset[str]
+    body: Mapping[str, Any], sampling: Sampling, honored: Set[str]
 ) -> tuple[str, ...]:
     """The settings of a request that would sample differently than the run."""
     run = {

@@ -10,13 +10,12 @@ Requests reach the engine through the rollout's `EpisodeRecord` alone. Lives on 
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Set
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator, Set
+from contextlib import asynccontextmanager, contextmanager
 
 from rollcast.chat.messages import new_call_ids
 from rollcast.config.environments.settings import SessionEnvironment
-from rollcast.generator.endpoint.histories import Histories
+from rollcast.generator.endpoint.histories import Histories, RecordedTurn
 from rollcast.generator.endpoint.refusals import RefusedRequestError, budget_over
 from rollcast.generator.endpoint.remembered_chats import RememberedChats
 from rollcast.generator.episodes.clock import EpisodeClock
@@ -24,8 +23,9 @@ from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.episodes.record import EpisodeRecord
 from rollcast.generator.episodes.waits import UnusableEpisodeError
 from rollcast.generator.vllm.engine_request import BadRequestError, Finish
-from rollcast.rollouts.records import EpisodeEnd, EpisodeTask, Rollout, Sampling
+from rollcast.rollouts.records import EpisodeEnd, PromptTask, Rollout
 from rollcast.telemetry import episode_metrics
+from rollcast.telemetry.metric import Metric
 
 OVER = {
     EpisodeEnd.TOKENS: "the episode's budget of tokens is used up",
@@ -34,34 +34,23 @@ OVER = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SessionTask:
-    """The task of a session."""
-
-    environment: str
-    limits: EpisodeTask
-    sampling: Sampling
-    max_tokens: int
-    """Budget of the whole episode."""
-    row: str
-    """JSON text of the row, as environments get it."""
-    rewards: bool
-    """Whether the program reports the reward, and no verifier gives it."""
-
-
 class HarnessSession:
     """A session from its opening to `close`."""
 
     def __init__(
         self,
-        task: SessionTask,
+        task: PromptTask,
         settings: SessionEnvironment,
         parts: EpisodeParts,
         record: EpisodeRecord,
+        start: Rollout | None = None,
     ) -> None:
+        """`start`: a former owner's part of the first turn."""
+        assert task.episode is not None
         self.id = secrets.token_hex(8)
         self.token = secrets.token_urlsafe(32)
         self.task = task
+        self.environment = task.episode.environment
         self.settings = settings
         self.parts = parts
         self.record = record
@@ -72,9 +61,9 @@ class HarnessSession:
         previous one."""
         self.changed = asyncio.Event()
         """Set for a moment whenever a request has ended."""
-        self.clock = EpisodeClock(parts.slots, task.limits.max_seconds)
-        self.start: Rollout | None = None
-        """A former owner's part of the first turn."""
+        self.clock = EpisodeClock(parts.slots, task.episode.max_seconds)
+        self.start = start
+        """The part of a former owner, until the first sequence begins with it or without it."""
         self.has_begun = False
         """Whether any request has arrived."""
         self.claimed = asyncio.Event()
@@ -101,6 +90,7 @@ class HarnessSession:
         """Requests that are not answered, each with what ends its wait or its sampling."""
         self._timers: dict[object, asyncio.TimerHandle] = {}
         self._idle_since = time.monotonic()
+        self._max_turns = task.episode.max_turns
         self._num_untrained = 0
         """Requests that the episode's program had answered without being trained on."""
         self.untrained_lock = asyncio.Lock()
@@ -122,27 +112,24 @@ class HarnessSession:
         """Since the last answer, if no request is under way."""
         return 0.0 if self._ends else time.monotonic() - self._idle_since
 
-    def enter_untrained(self, request: object, end: Callable[[], object]) -> None:
-        """A request has come that is answered in a session of its own.
-
-        Raises RefusedRequestError.
-        """
+    @contextmanager
+    def untrained_request(self, request: object, end: Callable[[], object]) -> Iterator[None]:
+        """A request that is answered in a session of its own. Raises RefusedRequestError."""
         self._num_untrained += 1
         if self._num_untrained > self.settings.untrained_requests:
             raise RefusedRequestError(
                 f"this episode's {self.settings.untrained_requests} untrained requests are used "
-                "up; more need a larger "
-                "untrained_requests of the environment",
+                "up; more need a larger untrained_requests of the environment",
                 code="untrained_requests",
             )
         self.check_open()
         self.has_begun = True
         self._ends[request] = end
-
-    def leave_untrained(self, request: object) -> None:
-        """The request is answered."""
-        del self._ends[request]
-        self._idle_since = time.monotonic()
+        try:
+            yield
+        finally:
+            del self._ends[request]
+            self._idle_since = time.monotonic()
 
     def check_open(self) -> None:
         """Raises RefusedRequestError if nothing may be sampled any more."""
@@ -213,8 +200,9 @@ class HarnessSession:
         """Note a history that leaves no token to sample; returns the refusal of its request."""
         self.exceeded_budget = EpisodeEnd.TOKENS
         return budget_over(
-            f"{history_description} leaves no room: an episode may have {self.task.max_tokens} "
-            f"tokens, and one sequence {self.parts.max_sequence_tokens}"
+            f"{history_description} leaves no room: an episode may have "
+            f"{self.task.length.max_tokens} tokens, and one sequence "
+            f"{self.parts.max_sequence_tokens}"
         )
 
     async def reserve(self, request: object, max_tokens: int | None) -> int:
@@ -226,7 +214,7 @@ class HarnessSession:
         """
         while True:
             self.check_open()
-            if len(self.record.turns) + len(self._running) >= self.task.limits.max_turns:
+            if len(self.record.turns) + len(self._running) >= self._max_turns:
                 raise self.refuse_over_budget(EpisodeEnd.TURNS)
             remaining = self.record.remaining_tokens()
             room = remaining - sum(self._running.values())
@@ -279,11 +267,75 @@ class HarnessSession:
         for end in list(self._ends.values()):
             end()
 
-    def count_sequence(self, reason: str) -> None:
-        """Count a further sequence: format, rewritten, forked, retried or new."""
-        self.parts.exporter.add(
-            episode_metrics.ENDPOINT_SEQUENCES, environment=self.task.environment, reason=reason
+    def begin_sequence(self, prompt: list[int], reason: str) -> int:
+        """Begin a sequence; `reason` (format, rewritten, forked, retried or new) is counted if it
+        is a further one.
+
+        Raises RefusedRequestError if it is too long.
+        """
+        if len(prompt) >= self.parts.max_sequence_tokens:
+            raise self.refuse_too_long(f"a history of {len(prompt)} tokens")
+        start = self.start
+        self.start = None
+        if self.record.sequences:
+            self._count(episode_metrics.ENDPOINT_SEQUENCES, reason=reason)
+            return self.record.begin_sequence(prompt)
+        usable_start = self.parts.usable_start(self.task, start, prompt)
+        return self.record.begin_sequence(prompt, usable_start)
+
+    def extend_sequence(self, turn: RecordedTurn, added_tokens: list[int]) -> int:
+        """Give tokens to the sequence of a turn, which is its last.
+
+        Raises RefusedRequestError if none would be left.
+        """
+        recorded = self.record.turns[turn.number]
+        sequence = recorded.sequence
+        sampler = self.record.sequences[sequence]
+        if self.record.remaining_tokens(sequence) <= len(added_tokens):
+            num_tokens = sampler.num_tokens + len(added_tokens)
+            raise self.refuse_too_long(f"a history of {num_tokens} tokens")
+        turn.is_extended = True
+        self.record.record_answer(
+            turn.number,
+            tool_calls=recorded.tool_calls,
+            malformed_calls=recorded.malformed_calls,
+            environment_seconds=time.monotonic() - turn.answered_at,
         )
+        sampler.completion.given_token_ids += added_tokens
+        return sequence
+
+    def match_tokens(
+        self, token_ids: list[int], *, new: str, forked: str
+    ) -> tuple[int, RecordedTurn | None]:
+        """Extend the longest recorded turn that the tokens begin with, or begin a sequence.
+
+        `new`, `forked`: the reason of a further sequence if no turn is found, or one that cannot be
+        extended. Returns the sequence and the turn. Raises RefusedRequestError.
+        """
+        longest_match = self.histories.longest_of_tokens(token_ids)
+        if longest_match is None:
+            return self.begin_sequence(token_ids, new), None
+        turn, length = longest_match
+        turn.has_followers = True
+        if turn.is_extended or turn.is_abandoned:
+            return self.begin_sequence(token_ids, forked), turn
+        return self.extend_sequence(turn, token_ids[length:]), turn
+
+    def note_refused(self, refusal: RefusedRequestError) -> None:
+        """Count a refused request. Thread-safe."""
+        self._count(episode_metrics.ENDPOINT_REFUSED, code=refusal.code)
+        self.last_refusal = refusal.sentence
+
+    def note_reward(self, reward: float | None) -> None:
+        """Note the reward that the program reported, or that its trace has. Thread-safe."""
+        self.reward = reward
+
+    def note_end(self, failure: str) -> None:
+        """Note that an outside program has ended, and why it failed; empty = it has not.
+
+        Thread-safe.
+        """
+        self.end_report = failure
 
     def drop_unread(self, untrained: Set[int] = frozenset()) -> None:
         """Take turns that no client read out of the record, and others by their numbers.
@@ -292,7 +344,8 @@ class HarnessSession:
         """
         unread = self.histories.unread()
         if unread:
-            self.parts.exporter.add(
-                episode_metrics.ENDPOINT_UNREAD, len(unread), environment=self.task.environment
-            )
+            self._count(episode_metrics.ENDPOINT_UNREAD, len(unread))
         self.record.drop_turns({turn.number for turn in unread} | untrained)
+
+    def _count(self, metric: Metric, amount: int = 1, **labels: str) -> None:
+        self.parts.exporter.add(metric, amount, environment=self.environment, **labels)

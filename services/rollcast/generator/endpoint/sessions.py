@@ -8,19 +8,20 @@ Lives on the engine's loop; `loop` is how the server's thread reaches it.
 
 import asyncio
 import hmac
-import json
 from collections import deque
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from pathlib import Path
+from typing import Any, TypeVar
 
+from rollcast.config.connections import Http
 from rollcast.environments.kinds.kind import SessionProgram
 from rollcast.generator.endpoint.programs import SessionPrograms
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.telemetry import episode_metrics
-from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 
+T = TypeVar("T")
 log = get_logger()
 
 PREFIX = "/rollcast/"
@@ -30,32 +31,26 @@ PREFIX = "/rollcast/"
 class Sessions:
     """All sessions of one generator."""
 
-    def __init__(
-        self,
-        model: str,
-        exporter: Exporter,
-        loop: asyncio.AbstractEventLoop,
-        run_token: bytes | None = None,
-        authority: Path | None = None,
-    ) -> None:
-        """`model`: the name under which it is served. `run_token`: with it outside programs ask for
-        tasks.
+    def __init__(self, model: str, http: Http) -> None:
+        """`model`: the name under which it is served. `http`: its token lets outside programs ask
+        for tasks, its authority verifies the certificate of the generator's server.
 
-        authority: verifies the certificate of the generator's server; None = programs trust it
-        already.
+        Call it on the engine's loop.
         """
         self.model = model
-        self.run_token = run_token
-        self.exporter = exporter
-        self.loop = loop
+        self.run_token = None if http.token is None else http.token.get_secret_value().encode()
+        self.loop = asyncio.get_running_loop()
         self.url = ""
         """Address of the generator's server, for programs on this machine; known once it
         listens."""
+        self.make_single: Callable[[HarnessSession | None], HarnessSession] | None = None
+        """Makes the session of a call without one, or of an untrained request of a given one.
+        None = the engine has not started, or has ended."""
         self._sessions: dict[str, HarnessSession] = {}
         self._waiting: deque[HarnessSession] = deque()
         """Sessions that an outside program may take, the oldest first."""
         self._arrival = asyncio.Condition()
-        self._programs = SessionPrograms(authority)
+        self.programs = SessionPrograms(http.tls.certificate_authority if http.tls else None)
         self._reported: set[tuple[str, str]] = set()
 
     def find(self, name: str, token: bytes) -> HarnessSession:
@@ -66,10 +61,8 @@ class Sessions:
         session = self._sessions.get(name)
         if session is None:
             raise RefusedRequestError(
-                (
-                    "there is no such session: it has ended, or it is another generator's; each "
-                    "task has its own base URL"
-                ),
+                "there is no such session: it has ended, or it is another generator's; each task "
+                "has its own base URL",
                 404,
                 "no_session",
             )
@@ -89,6 +82,10 @@ class Sessions:
         self._sessions.pop(session.id, None)
         with suppress(ValueError):
             self._waiting.remove(session)
+
+    def on_engine(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+        """Begin work on the engine's loop. Call it on the server's."""
+        return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
 
     async def offer(self, session: HarnessSession) -> None:
         """Let an outside program take a session."""
@@ -112,11 +109,7 @@ class Sessions:
 
     async def start(self, session: HarnessSession) -> SessionProgram:
         """Start a session's program. Raises EnvironmentFailedError."""
-        return await self._programs.start(session, self.describe_session(session, self.url))
-
-    async def end(self, program: SessionProgram) -> None:
-        """End a program and everything that it started."""
-        await self._programs.end(program)
+        return await self.programs.start(session, self.describe_session(session, self.url))
 
     def describe_session(self, session: HarnessSession, url: str) -> dict[str, str]:
         """A session for the program that takes its turns. `url`: of this generator's server."""
@@ -130,23 +123,14 @@ class Sessions:
             "model": self.model,
         }
 
-    def note_refused(self, session: HarnessSession, refusal: RefusedRequestError) -> None:
-        """Count a refused request. Thread-safe."""
-        self.exporter.add(
-            episode_metrics.ENDPOINT_REFUSED,
-            environment=session.task.environment,
-            code=refusal.code,
-        )
-        session.last_refusal = refusal.sentence
-
     def note_replaced(self, session: HarnessSession, settings: tuple[str, ...]) -> None:
         """Count settings in place of which the run's are used, and report each once.
 
         Thread-safe.
         """
-        environment = session.task.environment
+        environment = session.environment
         for setting in settings:
-            self.exporter.add(episode_metrics.ENDPOINT_REPLACED, environment=environment)
+            session.parts.exporter.add(episode_metrics.ENDPOINT_REPLACED, environment=environment)
             # At most 100 are reported: a program may send any name.
             if (environment, setting[:100]) not in self._reported and len(self._reported) < 100:
                 self._reported.add((environment, setting[:100]))
@@ -160,9 +144,4 @@ class Sessions:
         """Close all sessions, and end all programs."""
         for session in list(self._sessions.values()):
             self.remove(session)
-        await self._programs.close()
-
-
-def row_json(reference: str) -> str:
-    """The JSON text of a task's row, on one line."""
-    return json.dumps(json.loads(reference))
+        await self.programs.close()

@@ -7,7 +7,6 @@ session (any thread) -> turn: waits for its place -> sampled as in any session
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 
@@ -16,7 +15,7 @@ import numpy as np
 from rollcast.config.environments.harness import HarnessEnvironment
 from rollcast.config.recipe import Recipe
 from rollcast.generator.endpoint.refusals import RefusedRequestError
-from rollcast.generator.endpoint.session import HarnessSession, SessionTask
+from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.endpoint.sessions import Sessions
 from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.episodes.record import EpisodeRecord
@@ -41,7 +40,7 @@ class SingleSession(HarnessSession):
     def __init__(
         self,
         calls: "SingleCalls",
-        task: SessionTask,
+        task: PromptTask,
         parts: EpisodeParts,
         record: EpisodeRecord,
         episode: HarnessSession | None,
@@ -60,20 +59,15 @@ class SingleSession(HarnessSession):
         episode is over.
         """
         self._calls.admit(self)
-        try:
+        with ExitStack() as closing:
+            closing.callback(self._calls.dismiss, self)
             if self._episode is not None:
-                self._episode.enter_untrained(self, self.close)
+                closing.enter_context(self._episode.untrained_request(self, self.close))
                 # From here on its deadline is the episode's, which waits for slots move.
                 self.clock = self._episode.clock
-            try:
-                async with super().turn(request, end, max_tokens) as tokens:
-                    yield tokens
-            finally:
-                self._releases.close()
-                if self._episode is not None:
-                    self._episode.leave_untrained(self)
-        finally:
-            self._calls.dismiss(self)
+            closing.enter_context(self._releases)
+            async with super().turn(request, end, max_tokens) as tokens:
+                yield tokens
 
     async def reserve(self, request: object, max_tokens: int | None) -> int:
         """Take a place, and the tokens. Raises RefusedRequestError."""
@@ -81,7 +75,7 @@ class SingleSession(HarnessSession):
             await self._episode.untrained_lock.acquire()
             self._releases.callback(self._episode.untrained_lock.release)
         await self._calls.take_place(may_wait=self._episode is not None)
-        self._releases.callback(self._calls.give_place)
+        self._releases.callback(self._calls.places.release)
         return await super().reserve(request, max_tokens)
 
 
@@ -97,7 +91,6 @@ class SingleCalls:
         parts: EpisodeParts,
         sessions: Sessions,
         recipe: Recipe,
-        *,
         num_slots: int,
     ) -> None:
         self._engine = engine
@@ -105,8 +98,8 @@ class SingleCalls:
         self._sessions = sessions
         # Calls that sample at the same time
         self._max_calls = max(1, min(8, num_slots // SLOTS_FOR_EACH))
-        self._places = asyncio.Semaphore(self._max_calls)
-        self._limits = EpisodeTask(
+        self.places = asyncio.Semaphore(self._max_calls)
+        limits = EpisodeTask(
             ENVIRONMENT, "[]", max_turns=1, max_seconds=recipe.episodes.max_seconds
         )
         self._task = PromptTask(
@@ -122,21 +115,14 @@ class SingleCalls:
             length=LengthBudget(max_tokens=recipe.max_completion_tokens),
             verifier="",
             reference="{}",
-            episode=self._limits,
+            episode=limits,
         )
 
     def session(self, episode: HarnessSession | None = None) -> HarnessSession:
         """A session for one request; `episode`: that of the program which asks."""
-        task = SessionTask(
-            environment=ENVIRONMENT,
-            limits=self._limits,
-            sampling=self._task.sampling,
-            max_tokens=self._task.length.max_tokens,
-            row=self._task.reference,
-            rewards=False,
-        )
         record = EpisodeRecord(self._engine, self._task, 0, self._parts.max_sequence_tokens)
-        return SingleSession(self, task, self._parts, record, episode)
+        asking = None if isinstance(episode, SingleSession) else episode
+        return SingleSession(self, self._task, self._parts, record, asking)
 
     def admit(self, session: HarnessSession) -> None:
         """Begin the session's request. Raises RefusedRequestError."""
@@ -144,7 +130,7 @@ class SingleCalls:
             raise RefusedRequestError(
                 "the generator has no weights now; retry later", 503, "no_weights"
             )
-        session.clock.deadline = time.monotonic() + self._limits.max_seconds
+        session.clock.start()
         self._sessions.add(session)
 
     async def take_place(self, *, may_wait: bool) -> None:
@@ -153,14 +139,10 @@ class SingleCalls:
 
         The caller bounds the wait by its session's deadline.
         """
-        if not may_wait and self._places.locked():
+        if not may_wait and self.places.locked():
             reason = f"{self._max_calls} calls without a session are under way here; retry later"
             raise RefusedRequestError(reason, 503, "enough_calls")
-        await self._places.acquire()
-
-    def give_place(self) -> None:
-        """The call samples no more."""
-        self._places.release()
+        await self.places.acquire()
 
     def dismiss(self, session: HarnessSession) -> None:
         """Remove a session whose request is answered."""
@@ -168,3 +150,10 @@ class SingleCalls:
         self._parts.exporter.add(
             episode_metrics.ENDPOINT_SINGLE_TOKENS, session.record.num_sampled_tokens
         )
+
+
+def serve_single_calls(
+    sessions: Sessions, engine: Engine, parts: EpisodeParts, recipe: Recipe, num_slots: int
+) -> None:
+    """Let the endpoint of these sessions answer such calls from now on."""
+    sessions.make_single = SingleCalls(engine, parts, sessions, recipe, num_slots).session

@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rollcast.generator.endpoint.answers import chunk_body, error_body, extras, final_deltas
+from rollcast.generator.endpoint.answers import chunk_body, error_body, final_deltas, turn_fields
 from rollcast.generator.endpoint.call import EndpointCall, TurnAnswer
 from rollcast.generator.endpoint.chat_request import ChatRequest
 from rollcast.generator.endpoint.refusals import RefusedRequestError
@@ -52,8 +52,7 @@ class StreamedTurn:
 
         Raises RefusedRequestError.
         """
-        future = asyncio.run_coroutine_threadsafe(self._call.run(), self._sessions.loop)
-        self._answer_future = asyncio.wrap_future(future)
+        self._answer_future = self._sessions.on_engine(self._call.run())
         self._answer_future.add_done_callback(lambda _: self._changed.set())
         changed = asyncio.ensure_future(self._changed.wait())
         await result_unless_disconnected(request, changed, self._abandon)
@@ -78,24 +77,26 @@ class StreamedTurn:
             try:
                 turn_answer = self._answer_future.result()
             except RefusedRequestError as refusal:  # the session was closed in the middle of it
-                self._sessions.note_refused(self._session, refusal)
+                self._session.note_refused(refusal)
                 yield _event(error_body(refusal))
                 return
             for delta in final_deltas(turn_answer, self._deltas):
                 yield self._event(delta)
             # All at its end, as no part of the stream has a whole number of tokens.
-            more = extras(turn_answer, self._chat, self._session.record.decode)
-            yield _event(
-                chunk_body(
-                    self._name,
-                    self._sessions.model,
-                    {},
-                    turn_answer.finish_reason,
-                    more=more,
-                )
+            chunk = chunk_body(
+                self._name,
+                self._sessions.model,
+                {},
+                turn_answer.finish_reason,
+                turn=turn_fields(turn_answer, self._chat, self._session.record.decode),
+                prompt_token_ids=(
+                    turn_answer.prompt_token_ids if self._chat.wants_token_ids else None
+                ),
             )
+            yield _event(chunk)
             if self._chat.wants_usage:
-                yield _event(chunk_body(self._name, self._sessions.model, None, usage=more.usage))
+                chunk = chunk_body(self._name, self._sessions.model, None, usage=turn_answer.usage)
+                yield _event(chunk)
             yield "data: [DONE]\n\n"
         except asyncio.CancelledError:  # the server stops
             yield _event(error_body(ENDING))

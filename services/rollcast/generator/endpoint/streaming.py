@@ -31,15 +31,11 @@ class Deltas:
             return []
         content = content.strip()  # as in the message
         if not content:
-            return self._take_new_parts(self._sendable_prefix(reasoning), "")
+            return self.take_new_parts(self._sendable_prefix(reasoning), "")
         # A call may follow, and the message has no space before it.
-        return self._take_new_parts(
+        return self.take_new_parts(
             reasoning, self._sendable_prefix(self._before_stop(content)).rstrip()
         )
-
-    def rest(self, reasoning: str, content: str) -> list[dict[str, Any]]:
-        """The parts of a turn that has ended which were not sent."""
-        return self._take_new_parts(reasoning, content)
 
     def _before_stop(self, text: str) -> str:
         """The text before a stop text, or before what may be the beginning of one."""
@@ -63,8 +59,8 @@ class Deltas:
         # Without tools there are marks of thinking only, none of which is longer
         return text if not self._has_tools and len(text) - first > 32 else text[:first]
 
-    def _take_new_parts(self, reasoning: str, content: str) -> list[dict[str, Any]]:
-        """The new parts of both texts.
+    def take_new_parts(self, reasoning: str, content: str) -> list[dict[str, Any]]:
+        """The parts of both texts that were not sent: all that is left of a turn that has ended.
 
         A text that was read differently before is not sent further.
         """

@@ -6,17 +6,15 @@ The history is matched with the record token by token, and nothing is rendered o
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from rollcast.generator.endpoint.call import (
-    PendingTurn,
+    SamplingRequest,
     TurnAnswer,
-    begin_sequence,
-    extend_sequence,
 )
 from rollcast.generator.endpoint.histories import RecordedTurn
 from rollcast.generator.endpoint.protocol import (
@@ -26,37 +24,29 @@ from rollcast.generator.endpoint.protocol import (
 )
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
+from rollcast.generator.vllm import protocol
 from rollcast.generator.vllm.engine_request import Finish
-from rollcast.generator.vllm.protocol import tokens_answer
 from rollcast.rollouts.records import Sampling
 
-HONORED = frozenset(
-    {
-        "max_tokens",
-        "stop",
-        "n",
-        "logprobs",
-        "detokenize",
-        "output_kind",
-        "include_stop_str_in_output",
-    }
-)
+HONORED: Set[str] = {
+    "max_tokens",
+    "stop",
+    "n",
+    "logprobs",
+    "detokenize",
+    "output_kind",
+    "include_stop_str_in_output",
+}
 """Fields of `sampling_params`. Log-probs of the sampled tokens are always given."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRequest:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRequest(SamplingRequest):
     """A history of tokens, to which the model's next tokens are sampled."""
 
     token_ids: list[int]
     digest: bytes
     """The digest of the tokens."""
-    max_tokens: int | None
-    stop: tuple[str, ...]
-    replaced: tuple[str, ...]
-    """See `ChatRequest.replaced`."""
-    is_retry: bool | None
-    """See `RecordedTurn.is_retry`."""
 
     @classmethod
     def read(
@@ -84,48 +74,35 @@ class TokenRequest:
         max_tokens, stop = turn_limits(settings)
         content = np.asarray(token_ids, dtype=np.int64).tobytes()
         digest = hashlib.blake2b(content, digest_size=16).digest()
-        return cls(token_ids, digest, max_tokens, stop, replaced, is_retry)
-
-    def prepare_turn(self, session: HarnessSession) -> PendingTurn:
-        """Extend the longest recorded turn that the tokens begin with, or begin a sequence."""
-        longest_match = session.histories.longest_of_tokens(self.token_ids)
-        retried = session.histories.was_asked(self.digest)
-        if longest_match is None:
-            return PendingTurn(
-                begin_sequence(session, self.token_ids, "retried" if retried else "new"),
-                self.digest,
-            )
-        recorded_turn, length = longest_match
-        recorded_turn.has_followers = True
-        if recorded_turn.is_extended or recorded_turn.is_abandoned:
-            return PendingTurn(
-                begin_sequence(session, self.token_ids, "retried" if retried else "forked"),
-                self.digest,
-            )
-        return PendingTurn(
-            extend_sequence(session, recorded_turn, self.token_ids[length:]), self.digest
+        return cls(
+            token_ids=token_ids,
+            digest=digest,
+            max_tokens=max_tokens,
+            stop=stop,
+            replaced=replaced,
+            is_retry=is_retry,
         )
 
+    def prepare_turn(self, session: HarnessSession) -> tuple[int, int | None]:
+        """Extend the longest recorded turn that the tokens begin with, or begin a sequence."""
+        is_retry = session.histories.was_asked(self.digest)
+        sequence, _ = session.match_tokens(
+            self.token_ids,
+            new="retried" if is_retry else "new",
+            forked="retried" if is_retry else "forked",
+        )
+        return sequence, None
+
     def answer(
-        self, session: HarnessSession, pending_turn: PendingTurn, number: int, finish: Finish
+        self, session: HarnessSession, number: int, follows: int | None, finish: Finish
     ) -> TurnAnswer:
         """Remember a turn of the record."""
         tokens_before, sampled = session.record.turn_tokens(number)
-        recorded_turn = RecordedTurn(
-            number,
-            pending_turn.history_digest,
-            (),
-            time.monotonic(),
-            is_retry=self.is_retry,
-        )
-        session.histories.add(recorded_turn, [*tokens_before, *sampled])
-        turn = session.record.turns[number]
-        logprobs = session.record.sequences[turn.sequence].completion.logprobs[
-            turn.start : turn.end
-        ]
-        return TurnAnswer(
-            {}, "", "stop" if finish == "stop" else "length", tokens_before, sampled, logprobs
-        )
+        turn = RecordedTurn(number, self.digest, (), time.monotonic(), is_retry=self.is_retry)
+        session.histories.add(turn, [*tokens_before, *sampled])
+        finish_reason = "stop" if finish == "stop" else "length"
+        logprobs = session.record.turn_logprobs(number)
+        return TurnAnswer({}, "", finish_reason, tokens_before, sampled, logprobs)
 
 
 def generated_body(turn_answer: TurnAnswer, name: str, model: str) -> dict[str, Any]:
@@ -138,11 +115,8 @@ def generated_body(turn_answer: TurnAnswer, name: str, model: str) -> dict[str, 
         "token_ids": turn_answer.token_ids,
         "logprobs": {"content": content},
     }
-    sampled = len(turn_answer.token_ids)
-    usage = {"prompt_tokens": len(turn_answer.prompt_token_ids), "completion_tokens": sampled}
-    usage["total_tokens"] = sum(usage.values())
-    body = tokens_answer().model_validate(
-        {"request_id": name, "model": model, "choices": [choice], "usage": usage}
+    body = protocol.GenerateTokensResponse.model_validate(
+        {"request_id": name, "model": model, "choices": [choice], "usage": turn_answer.usage}
     )
     response_body: dict[str, Any] = body.model_dump(exclude_none=True)
     return response_body

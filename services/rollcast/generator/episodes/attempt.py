@@ -19,40 +19,33 @@ import asyncio
 import json
 import time
 from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rollcast.chat.base import AssistantTurn, ChatMessage
-from rollcast.environments.base import EnvironmentFailedError, LiveEnvironment, Opening, ToolSchema
+from rollcast.environments.base import EnvironmentFailedError, LiveEnvironment, ToolSchema
 from rollcast.generator.episodes.base_attempt import BaseAttempt
 from rollcast.generator.episodes.calls import GRACE_SECONDS, CallAnswers, answer_calls
 from rollcast.generator.episodes.clock import EpisodeClock
 from rollcast.generator.episodes.parts import (
     MAX_SET_UP_SLOT_SECONDS,
-    EpisodeParts,
 )
 from rollcast.generator.episodes.reward import request_reward
 from rollcast.generator.episodes.transcript import Transcript
 from rollcast.generator.episodes.waits import GivenUpError, T, UnusableEpisodeError
 from rollcast.generator.sequence import TurnEnds
-from rollcast.generator.vllm.engine import Engine
 from rollcast.generator.vllm.engine_request import Finish
-from rollcast.rollouts.records import EpisodeEnd, PromptTask, Rollout
+from rollcast.rollouts.records import EpisodeEnd
 from rollcast.telemetry import episode_metrics
 
 
+@dataclass(eq=False)
 class EpisodeAttempt(BaseAttempt):
     """An attempt whose turns are taken here, with calls that an environment answers."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        task: PromptTask,
-        index: int,
-        parts: EpisodeParts,
-        start: Rollout | None = None,
-    ) -> None:
-        super().__init__(engine, task, index, parts, start)
-        self.clock = EpisodeClock(parts.slots, self._limits.max_seconds)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.clock = EpisodeClock(self.parts.slots, self._limits.max_seconds)
         self._is_set_up = False
         self._is_sampling = False
         self._has_ended_turn = False
@@ -80,15 +73,17 @@ class EpisodeAttempt(BaseAttempt):
         self.record.abort()
 
     async def run(self) -> None:
-        environment = await self._acquire_environment()
+        with self.parts.counted(episode_metrics.EPISODES_WAITING, self._name):
+            acquiring = self.parts.environments.acquire(self._name)
+            environment = await self._set_up(acquiring, "none was free")
         is_reusable = False
         try:
             # From here on: the wait for a free environment is not the episode's time.
-            self.clock.deadline = time.monotonic() + self._limits.max_seconds
+            self.clock.start()
             end = await self._converse(environment)
             if not self.record.turns:
                 raise UnusableEpisodeError("the episode's time was over before its first token")
-            if not self._task.verifier:
+            if not self.task.verifier:
                 self.stage = "reward"
                 self.graded = await request_reward(
                     environment,
@@ -101,14 +96,16 @@ class EpisodeAttempt(BaseAttempt):
                 if self._settings.repeats_last_reward and self._last_rewards is not None:
                     turn, rewards = self._last_rewards
                     self.record.reward_turn(turn, sum(rewards[:-1]))
-            self.record.end = end
+            self.record.episode.end = end
             # After a failure or a hand-over the environment may be in any state.
             is_reusable = await self._note_metrics(environment)
         except UnusableEpisodeError as error:
             self.fail(str(error))
         finally:
-            self.record.environment_seconds = self._waits.environment_seconds
-            self._parts.release(environment, is_reusable=is_reusable)
+            self.record.episode.environment_seconds = self._waits.environment_seconds
+            self.parts.run_in_background(
+                self.parts.environments.release(environment, is_reusable=is_reusable)
+            )
 
     async def _note_metrics(self, environment: LiveEnvironment) -> bool:
         """Ask for the environment's own numbers; returns whether it still works.
@@ -123,14 +120,16 @@ class EpisodeAttempt(BaseAttempt):
             return False
         except (EnvironmentFailedError, TimeoutError) as error:
             reason = str(error) or f"gave no metrics within {seconds:g} seconds"
-            self._parts.note_failure(self._name, self.stage, reason)
+            self.parts.note_failure(self._name, self.stage, reason)
             return False
-        self.record.metrics = self._parts.bound_metrics(self._name, values)
+        self.record.episode.metrics = self.parts.bound_metrics(self._name, values)
         return True
 
     async def _converse(self, environment: LiveEnvironment) -> EpisodeEnd:
         """Take turns until the episode ends."""
-        opening = await self._reset(environment)
+        row = json.loads(self.task.reference)
+        self.stage = "reset"
+        opening = await self._set_up(environment.reset(row), "was not ready")
         transcript = Transcript(self._limits.messages, opening)
         sequence = self._first_sequence(transcript.messages, opening.tools)
         while True:
@@ -140,7 +139,7 @@ class EpisodeAttempt(BaseAttempt):
             if finish == "abort":
                 return EpisodeEnd.SECONDS
             self._has_ended_turn = True
-            turn = self._parse_turn(opening.tools)
+            turn = self.parts.renderer.parse(*self.record.turn_tokens(-1), opening.tools)
             if not turn.calls:
                 return EpisodeEnd.ANSWERED
             call_ids = [next(transcript.call_ids) for _ in turn.calls]
@@ -157,18 +156,6 @@ class EpisodeAttempt(BaseAttempt):
                     self._render_prompt(transcript.messages, opening.tools)
                 )
 
-    async def _acquire_environment(self) -> LiveEnvironment:
-        self._parts.change(episode_metrics.EPISODES_WAITING, self._name, 1)
-        try:
-            return await self._set_up(self._parts.environments.acquire(self._name), "none was free")
-        finally:
-            self._parts.change(episode_metrics.EPISODES_WAITING, self._name, -1)
-
-    async def _reset(self, environment: LiveEnvironment) -> Opening:
-        row = json.loads(self._task.reference)
-        self.stage = "reset"
-        return await self._set_up(environment.reset(row), "was not ready")
-
     async def _set_up(self, call: Coroutine[Any, Any, T], otherwise: str) -> T:
         seconds = self._settings.reset_seconds
         try:
@@ -181,13 +168,7 @@ class EpisodeAttempt(BaseAttempt):
         prompt.
         """
         prompt = self._render_prompt(messages, tools)
-        start = self.start
-        if (
-            start is not None
-            and start.sequence_prompt(start, self._task.prompt_token_ids).tolist() != prompt
-        ):
-            self._parts.note_discarded(self._name, start.num_tokens)
-            start = None
+        start = self.parts.usable_start(self.task, self.start, prompt)
         self._is_set_up = True
         sequence = self.record.begin_sequence(prompt, start)
         if self.record.remaining_tokens(sequence) <= 0 and start is None:
@@ -202,12 +183,12 @@ class EpisodeAttempt(BaseAttempt):
         length = sum(len(str(message.get("content"))) for message in messages)
         # A chat with more characters for each token that a sequence may have is not rendered: it
         # would hold up the event loop for seconds, and never fits
-        if length > 64 * self._parts.max_sequence_tokens:
+        if length > 64 * self.parts.max_sequence_tokens:
             raise UnusableEpisodeError(
                 f"its chat of {length} characters is too long for model.max_length"
             )
         try:
-            return self._parts.renderer.prompt(messages, tools)
+            return self.parts.renderer.prompt(messages, tools)
         except Exception as error:  # templates and tokenizers raise of all kinds at a hostile text
             raise UnusableEpisodeError(
                 f"the chat template rejects its messages: {error}"
@@ -217,16 +198,21 @@ class EpisodeAttempt(BaseAttempt):
         """Sample a turn in a slot of the engine. "abort" = the budget of seconds ran out."""
         self._is_sampling = True
         try:
-            await self._take_slot()
+            # Moves the episode's deadline by the wait.
+            try:
+                await self._waits.wait(self.clock.take_slot())
+            except UnusableEpisodeError:
+                self.stage = "slot"
+                raise
             seconds = max(self.clock.remaining_seconds, 0.0)
             timer = asyncio.get_running_loop().call_later(seconds, self.record.abort)
             try:
                 finish = await self.record.sample_turn(
-                    sequence, TurnEnds(self._parts.renderer.stop_token_ids)
+                    sequence, TurnEnds(self.parts.renderer.stop_token_ids)
                 )
             finally:
                 timer.cancel()
-                self._parts.slots.release()
+                self.parts.slots.release()
         finally:
             self._is_sampling = False
         if self._waits.is_given_up:
@@ -234,18 +220,6 @@ class EpisodeAttempt(BaseAttempt):
             self._has_ended_turn |= finish == "stop"
             raise GivenUpError
         return finish
-
-    async def _take_slot(self) -> None:
-        """Move the episode's deadline by the wait. Raises UnusableEpisodeError, GivenUpError."""
-        try:
-            await self._waits.wait(self.clock.take_slot())
-        except UnusableEpisodeError:
-            self.stage = "slot"
-            raise
-
-    def _parse_turn(self, tools: Sequence[ToolSchema]) -> AssistantTurn:
-        tokens_before, tokens = self.record.turn_tokens(-1)
-        return self._parts.renderer.parse(tokens_before, tokens, tools)
 
     async def _answer_calls(
         self, environment: LiveEnvironment, turn: AssistantTurn, call_ids: Sequence[str]
@@ -265,7 +239,7 @@ class EpisodeAttempt(BaseAttempt):
             )
         except EnvironmentFailedError as error:
             if error.is_overdue:
-                self._parts.exporter.add(
+                self.parts.exporter.add(
                     episode_metrics.EPISODE_CALLS_OVERDUE, environment=self._name
                 )
             raise
@@ -279,11 +253,11 @@ class EpisodeAttempt(BaseAttempt):
         if answers.rewards:
             self._last_rewards = (len(self.record.turns) - 1, answers.rewards)
         if answers.num_cut:
-            self._parts.exporter.add(
+            self.parts.exporter.add(
                 episode_metrics.EPISODE_ANSWERS_CUT, answers.num_cut, environment=self._name
             )
         if answers.num_overdue:
-            self._parts.exporter.add(
+            self.parts.exporter.add(
                 episode_metrics.EPISODE_CALLS_OVERDUE, answers.num_overdue, environment=self._name
             )
         return answers
@@ -292,10 +266,9 @@ class EpisodeAttempt(BaseAttempt):
         self, sequence: int, answers: Sequence[ChatMessage], tools: Sequence[ToolSchema]
     ) -> bool:
         """Give the answers to the sequence; False = the model's format splits the episode here."""
-        tokens_before, tokens = self.record.turn_tokens(-1)
         try:
-            environment_tokens = self._parts.renderer.next_turn(
-                tokens_before, tokens, answers, tools
+            environment_tokens = self.parts.renderer.next_turn(
+                *self.record.turn_tokens(-1), answers, tools
             )
         except Exception as error:  # as above
             raise UnusableEpisodeError(f"the chat template rejects its answers: {error}") from error

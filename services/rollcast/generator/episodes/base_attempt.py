@@ -4,6 +4,7 @@ a program outside takes.
 
 import time
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS, EpisodeParts, Stage
 from rollcast.generator.episodes.record import EpisodeRecord
@@ -14,30 +15,26 @@ from rollcast.rollouts.records import EpisodeEnd, GradingStatus, PromptTask, Rol
 from rollcast.wire.version import PolicyVersion
 
 
+@dataclass(eq=False)
 class BaseAttempt(ABC):
     """One attempt at an episode. `run` it once. `give_up` makes it raise GivenUpError soon."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        task: PromptTask,
-        index: int,
-        parts: EpisodeParts,
-        start: Rollout | None = None,
-    ) -> None:
-        """`start`: a former owner's part of the first turn, used if the episode begins with the
-        same prompt.
-        """
-        assert task.episode is not None
-        self._task = task
-        self._limits = task.episode
-        self._name = task.episode.environment
-        self._parts = parts
-        self._settings = parts.settings[self._name]
+    engine: Engine
+    task: PromptTask
+    index: int
+    parts: EpisodeParts
+    first_start: Rollout | None = None
+    """A former owner's part of the first turn, used if the episode begins with the same prompt."""
+
+    def __post_init__(self) -> None:
+        assert self.task.episode is not None
+        self._limits = self.task.episode
+        self._name = self._limits.environment
+        self._settings = self.parts.settings[self._name]
         self._waits = Waits()
         self._created_at = time.monotonic()
-        self._start = start
-        self.record = EpisodeRecord(engine, task, index, parts.max_sequence_tokens)
+        max_sequence_tokens = self.parts.max_sequence_tokens
+        self.record = EpisodeRecord(self.engine, self.task, self.index, max_sequence_tokens)
         self.stage: Stage = "start"
         """The present wait, or the last one."""
         self.graded: Graded | None = None
@@ -48,7 +45,7 @@ class BaseAttempt(ABC):
         """A former owner's part of the first turn. None = no owner began the episode, or that part
         was discarded.
         """
-        return self._start
+        return self.first_start
 
     @property
     @abstractmethod
@@ -71,7 +68,7 @@ class BaseAttempt(ABC):
 
     @abstractmethod
     async def run(self) -> None:
-        """Set `record.end` and `graded`.
+        """Set `record.episode.end` and `graded`.
 
         Raises EnvironmentFailedError, GivenUpError, and the engine's errors.
         """
@@ -83,7 +80,7 @@ class BaseAttempt(ABC):
     def fail(self, reason: str) -> None:
         """End without a verdict."""
         sentence = " ".join(f"environment {self._name}: {reason}".split())[:MAX_REASON_CHARACTERS]
-        self.record.end = EpisodeEnd.FAILED
-        self.record.reason = sentence
+        self.record.episode.end = EpisodeEnd.FAILED
+        self.record.episode.reason = sentence
         self.graded = Graded(0.0, GradingStatus.ERROR, 0.0, failure=sentence)
-        self._parts.note_failure(self._name, self.stage, sentence)
+        self.parts.note_failure(self._name, self.stage, sentence)

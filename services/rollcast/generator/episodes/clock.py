@@ -22,6 +22,10 @@ class EpisodeClock:
         self.deadline = float("inf")
         """Monotonic seconds: what runs then is cut, and nothing is sampled after it."""
 
+    def start(self) -> None:
+        """Let the episode's time begin now."""
+        self.deadline = time.monotonic() + self._max_seconds
+
     @property
     def remaining_seconds(self) -> float:
         """Until the deadline; not positive = the time is over."""

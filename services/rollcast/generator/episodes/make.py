@@ -21,12 +21,11 @@ log = get_logger()
 
 
 def episode_parts(
-    model: Model, tasks: Tasks, *, num_slots: int, kv_tokens: int, exporter: Exporter
+    model: Model, tasks: Tasks, num_slots: int, exporter: Exporter
 ) -> EpisodeParts | None:
     """None = the run file has no environments.
 
-    kv_tokens: tokens whose KV fits into the engine's cache. Raises UserError if the model has no
-    format for turns.
+    Raises UserError if the model has no format for turns.
     """
     if not tasks.environments:
         return None
@@ -42,6 +41,5 @@ def episode_parts(
         settings={environment.name: environment for environment in tasks.environments},
         slots=asyncio.Semaphore(num_slots),
         max_sequence_tokens=model.max_length,
-        kv_tokens=kv_tokens,
         exporter=exporter,
     )

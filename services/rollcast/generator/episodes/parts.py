@@ -2,14 +2,16 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rollcast.chat.base import ChatRenderer
 from rollcast.config.environments.settings import EnvironmentSettings
-from rollcast.environments.base import Environments, LiveEnvironment
+from rollcast.environments.base import Environments
 from rollcast.rollouts.environment_metrics import bound_metrics
+from rollcast.rollouts.records import PromptTask, Rollout
 from rollcast.telemetry import episode_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
@@ -41,23 +43,17 @@ class EpisodeParts:
     asked. A turn that waited inside the engine would lose its KV at every update of the weights."""
     max_sequence_tokens: int
     """Longest prompt and completion together, `model.max_length`."""
-    kv_tokens: int
-    """Tokens whose KV fits into the engine's cache."""
     exporter: Exporter
     _releases: set[asyncio.Task[None]] = field(default_factory=set)
     _failures: Counter[tuple[str, Stage]] = field(default_factory=Counter)
     _gauges: Counter[tuple[str, str]] = field(default_factory=Counter)
     _with_metrics_left_out: set[str] = field(default_factory=set)
 
-    def release(self, environment: LiveEnvironment, *, is_reusable: bool) -> None:
-        """Give an environment back.
+    def run_in_background(self, ending: Coroutine[Any, Any, None]) -> None:
+        """End something of an environment, or give it back.
 
         Does not wait: its processes may take long to end, and a hand-over must not.
         """
-        self.run_in_background(self.environments.release(environment, is_reusable=is_reusable))
-
-    def run_in_background(self, ending: Coroutine[Any, Any, None]) -> None:
-        """End something of an environment without waiting for it."""
         task = asyncio.create_task(self._within_deadline(ending))
         self._releases.add(task)
         task.add_done_callback(self._releases.discard)
@@ -76,8 +72,16 @@ class EpisodeParts:
         except Exception as error:  # it is not used again; `close` ends its processes
             log.warning("an environment was not taken back", reason=repr(error))
 
-    def change(self, gauge: Metric, environment: str, amount: int) -> None:
-        """Raise or lower a gauge."""
+    @contextmanager
+    def counted(self, gauge: Metric, environment: str) -> Iterator[None]:
+        """Raise a gauge while the context lasts."""
+        self._change(gauge, environment, 1)
+        try:
+            yield
+        finally:
+            self._change(gauge, environment, -1)
+
+    def _change(self, gauge: Metric, environment: str, amount: int) -> None:
         key = (gauge.name, environment)
         self._gauges[key] += amount
         self.exporter.set(gauge, self._gauges[key], environment=environment)
@@ -117,6 +121,16 @@ class EpisodeParts:
                 "numbers of an environment are left out", environment=environment, names=names
             )
         return metrics
+
+    def usable_start(
+        self, task: PromptTask, start: Rollout | None, prompt: list[int]
+    ) -> Rollout | None:
+        """A former owner's part if it follows the same prompt; tokens of another are discarded."""
+        if start is None or start.sequence_prompt(start, task.prompt_token_ids).tolist() == prompt:
+            return start
+        assert task.episode is not None
+        self.note_discarded(task.episode.environment, start.num_tokens)
+        return None
 
     def note_discarded(self, environment: str, num_tokens: int) -> None:
         """Count sampled tokens that are thrown away because their episode begins again."""

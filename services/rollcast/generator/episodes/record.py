@@ -10,7 +10,7 @@ outside.
 """
 
 import time
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from rollcast.generator.completion import Completion
 from rollcast.generator.episodes.shortening import truncate_rollout
 from rollcast.generator.sequence import NO_OTHER_ENDS, SequenceSampler, TurnEnds
+from rollcast.generator.shared_fields import shared_fields
 from rollcast.generator.vllm.engine import Engine
 from rollcast.generator.vllm.engine_request import Finish
 from rollcast.rollouts.records import (
@@ -27,7 +28,6 @@ from rollcast.rollouts.records import (
     PromptTask,
     Rollout,
     StopReason,
-    TokenIds,
     Turn,
 )
 from rollcast.wire.version import PolicyVersion
@@ -56,14 +56,8 @@ class EpisodeRecord:
         self._max_sequence_tokens = max_sequence_tokens
         self.sequences: list[SequenceSampler] = []
         self.turns: list[Turn] = []
-        self.environment_seconds = 0.0
-        self.sampling_seconds = 0.0
-        self.restarts = 0
-        self.end = EpisodeEnd.RUNNING
-        self.reason = ""
-        """Why the environment failed; empty = it has not."""
-        self.metrics: Mapping[str, float] = {}
-        """The environment's own numbers, bounded."""
+        self.episode = Episode(task.episode.environment)
+        """The record of all except tokens; prompt, turns and branches are added at its end."""
         self._has_stopped: list[bool] = []
         """Whether the last token of each turn is one that ends turns."""
         self._ends: dict[int, int] = {}
@@ -77,23 +71,14 @@ class EpisodeRecord:
             rollout.sequence_prompt(rollout, self._task.prompt_token_ids).tolist(), rollout
         )
         for branch in episode.branches:
-            self.begin_sequence(branch.prompt_token_ids.tolist(), _as_rollout(branch, self._index))
+            start = Rollout(self._index, **shared_fields(branch, Rollout))
+            self.begin_sequence(branch.prompt_token_ids.tolist(), start)
         self.turns = list(episode.turns)
-        self.environment_seconds = episode.environment_seconds
-        self.sampling_seconds = episode.sampling_seconds
-        self.restarts = episode.restarts
-        self.end = episode.end
-        self.reason = episode.reason
-        self.metrics = episode.metrics
+        self.episode = episode
         # The record is finished, and only the last turn is still read: by `last_answer`.
         self._has_stopped = [True] * len(self.turns)
         if self.turns:
             self._has_stopped[-1] = episode.end not in CUT_ENDS
-
-    @property
-    def task_prompt(self) -> TokenIds:
-        """The prompt that the first sequence has unless the record has another for it."""
-        return self._task.prompt_token_ids
 
     @property
     def versions(self) -> set[PolicyVersion]:
@@ -114,6 +99,12 @@ class EpisodeRecord:
         return sequence.prompt_token_ids + tokens[: recorded_turn.start], tokens[
             recorded_turn.start : recorded_turn.end
         ]
+
+    def turn_logprobs(self, turn: int) -> list[float]:
+        """The log-probs of a turn's tokens."""
+        recorded_turn = self.turns[turn]
+        logprobs = self.sequences[recorded_turn.sequence].completion.logprobs
+        return logprobs[recorded_turn.start : recorded_turn.end]
 
     def last_answer(self) -> list[int]:
         """Tokens of the model's last turn, without the one that ended it:
@@ -169,7 +160,7 @@ class EpisodeRecord:
         try:
             finish = await sampler.turn(ends)
         finally:
-            self.sampling_seconds += time.monotonic() - began
+            self.episode.sampling_seconds += time.monotonic() - began
         end = len(completion.token_ids)
         # An aborted request may have sampled nothing.
         if end > start:
@@ -220,11 +211,8 @@ class EpisodeRecord:
         turns = [self.turns[number] for number in kept_numbers]
         used = sorted({turn.sequence for turn in turns})
         positions = {sequence: position for position, sequence in enumerate(used)}
-        self._ends = {}
-        for turn in turns:
-            self._ends[positions[turn.sequence]] = max(
-                turn.end, self._ends.get(positions[turn.sequence], 0)
-            )
+        # The last turn of each sequence, since they are in their order.
+        self._ends = {positions[turn.sequence]: turn.end for turn in turns}
         self.turns = [replace(turn, sequence=positions[turn.sequence]) for turn in turns]
         self._has_stopped = [self._has_stopped[number] for number in kept_numbers]
         self.sequences = [self.sequences[sequence] for sequence in used]
@@ -251,30 +239,36 @@ class EpisodeRecord:
         # ones move up.
         kept_numbers = [number for number, rollout in enumerate(rollouts) if rollout.num_tokens]
         if not kept_numbers:
-            return Rollout(
-                self._index,
-                np.zeros(0, dtype=np.int32),
-                np.zeros(0, dtype=np.float32),
-                partial=self.end is EpisodeEnd.RUNNING,
-                stop_reason=self.stop_reason,
-                episode=self._episode(None, (), ()),
-            )
-        prompts = [
-            np.asarray(sequence.prompt_token_ids, dtype=np.int32) for sequence in self.sequences
-        ]
-        positions = {number: position for position, number in enumerate(kept_numbers)}
-        branches = [_branch(prompts[number], rollouts[number]) for number in kept_numbers[1:]]
-        turns = [replace(turn, sequence=positions[turn.sequence]) for turn in self.turns]
-        first = rollouts[kept_numbers[0]]
-        prompt = prompts[kept_numbers[0]]
-        # The record has the prompt only if it differs from that of the task.
-        is_tasks_prompt = np.array_equal(prompt, self._task.prompt_token_ids)
-        first.episode = self._episode(None if is_tasks_prompt else prompt, turns, branches)
-        first.preemptions = sum(rollout.preemptions for rollout in rollouts)
-        first.interrupted = any(rollout.interrupted for rollout in rollouts)
-        first.partial = self.end is EpisodeEnd.RUNNING
+            empty = np.zeros(0, dtype=np.int32)
+            first = Rollout(self._index, empty, empty.astype(np.float32))
+            first.episode = replace(self.episode, prompt_token_ids=None, turns=(), branches=())
+        else:
+            first = rollouts[kept_numbers[0]]
+            first.episode = self._episode(kept_numbers, rollouts)
+            first.preemptions = sum(rollout.preemptions for rollout in rollouts)
+            first.interrupted = any(rollout.interrupted for rollout in rollouts)
+        first.partial = self.episode.end is EpisodeEnd.RUNNING
         first.stop_reason = self.stop_reason
         return first
+
+    def _episode(self, numbers: Sequence[int], rollouts: Sequence[Rollout]) -> Episode:
+        """The record besides the tokens; `numbers`: of the sequences that it has."""
+        prompts = [
+            np.asarray(self.sequences[number].prompt_token_ids, dtype=np.int32)
+            for number in numbers
+        ]
+        positions = {number: position for position, number in enumerate(numbers)}
+        is_tasks_prompt = np.array_equal(prompts[0], self._task.prompt_token_ids)
+        return replace(
+            self.episode,
+            # The record has the prompt only if it differs from that of the task.
+            prompt_token_ids=None if is_tasks_prompt else prompts[0],
+            turns=tuple(replace(turn, sequence=positions[turn.sequence]) for turn in self.turns),
+            branches=tuple(
+                Branch(prompt, **shared_fields(rollouts[number], Branch))
+                for prompt, number in zip(prompts[1:], numbers[1:], strict=True)
+            ),
+        )
 
     def _sequence_rollout(self, number: int) -> Rollout:
         rollout = self.sequences[number].rollout()
@@ -285,49 +279,6 @@ class EpisodeRecord:
 
     @property
     def stop_reason(self) -> StopReason:
-        if self.end is EpisodeEnd.RUNNING:
+        if self.episode.end is EpisodeEnd.RUNNING:
             return StopReason.RUNNING
-        return StopReason.LENGTH if self.end in TRUNCATED_ENDS else StopReason.END
-
-    def _episode(
-        self, prompt: TokenIds | None, turns: Sequence[Turn], branches: Sequence[Branch]
-    ) -> Episode:
-        assert self._task.episode is not None
-        return Episode(
-            environment=self._task.episode.environment,
-            prompt_token_ids=prompt,
-            turns=tuple(turns),
-            branches=tuple(branches),
-            end=self.end,
-            reason=self.reason,
-            environment_seconds=self.environment_seconds,
-            sampling_seconds=self.sampling_seconds,
-            restarts=self.restarts,
-            metrics=self.metrics,
-        )
-
-
-def _branch(prompt: TokenIds, rollout: Rollout) -> Branch:
-    return Branch(
-        prompt_token_ids=prompt,
-        token_ids=rollout.token_ids,
-        logprobs=rollout.logprobs,
-        version_spans=rollout.version_spans,
-        loss_masked=rollout.loss_masked,
-        legs=rollout.legs,
-        kv_marks=rollout.kv_marks,
-        routed_experts=rollout.routed_experts,
-    )
-
-
-def _as_rollout(branch: Branch, index: int) -> Rollout:
-    return Rollout(
-        index=index,
-        token_ids=branch.token_ids,
-        logprobs=branch.logprobs,
-        version_spans=branch.version_spans,
-        loss_masked=branch.loss_masked,
-        legs=branch.legs,
-        kv_marks=branch.kv_marks,
-        routed_experts=branch.routed_experts,
-    )
+        return StopReason.LENGTH if self.episode.end in TRUNCATED_ENDS else StopReason.END

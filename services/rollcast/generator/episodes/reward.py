@@ -27,9 +27,13 @@ async def request_reward(
         reward = await waits.ask(environment.reward(), call_seconds + GRACE_SECONDS)
     except TimeoutError:
         raise EnvironmentFailedError(f"gave no reward within {call_seconds:g} seconds") from None
+    return graded_reward(reward, reward_range, waits.environment_seconds - seconds_before)
+
+
+def graded_reward(reward: Any, reward_range: tuple[float, float], seconds: float) -> Graded:
+    """The verdict of a reward, which took `seconds`. Raises UnusableEpisodeError."""
     value = scaled_reward(reward, reward_range)
-    status = GradingStatus.OK if value > 0 else GradingStatus.WRONG
-    return Graded(value, status, waits.environment_seconds - seconds_before)
+    return Graded(value, GradingStatus.OK if value > 0 else GradingStatus.WRONG, seconds)
 
 
 def scaled_reward(reward: Any, reward_range: tuple[float, float]) -> float:

@@ -12,10 +12,12 @@ and the turn continues at its last token. Tokens that are thrown away are counte
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from rollcast.environments.base import EnvironmentFailedError
+from rollcast.generator.base_sampler import Sampler
 from rollcast.generator.episodes.attempt import EpisodeAttempt
 from rollcast.generator.episodes.base_attempt import BaseAttempt
 from rollcast.generator.episodes.parts import EpisodeParts
@@ -30,32 +32,25 @@ Begin = Callable[[Engine, PromptTask, int, EpisodeParts, Rollout | None], BaseAt
 """Begins an attempt at a rollout of a task, with a former owner's part of its first turn."""
 
 
-class EpisodeSampler:
-    """Samples one rollout of a task in an environment; `run` returns it finished, or partial after
-    `stop`.
-    """
+@dataclass(eq=False)
+class EpisodeSampler(Sampler):
+    """Samples one rollout of a task in an environment."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        task: PromptTask,
-        index: int,
-        parts: EpisodeParts,
-        start: Rollout | None = None,
-        begin: Begin = EpisodeAttempt,
-    ) -> None:
-        """`begin`: makes an attempt; another function if a program outside takes the turns."""
-        assert task.episode is not None
-        self._engine = engine
-        self._task = task
-        self._index = index
-        self._parts = parts
-        self._begin_attempt = begin
-        self._name = task.episode.environment
+    engine: Engine
+    task: PromptTask
+    index: int
+    parts: EpisodeParts
+    start: Rollout | None = None
+    begin_attempt: Begin = EpisodeAttempt
+    """Another function if a program outside takes the turns."""
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        assert self.task.episode is not None
+        self._name = self.task.episode.environment
+        start = self.start
         former = None if start is None else start.episode
         self._num_restarts = 0 if former is None else former.restarts
-        self._stopped = False
-        self._restart = False
         is_finished = start is not None and not start.partial
         self._attempt = self._begin(None if is_finished else start)
         if start is not None and is_finished:
@@ -63,29 +58,15 @@ class EpisodeSampler:
 
     async def run(self) -> None:
         """Sample until the episode has ended or `stop` was called. Raises the engine's errors."""
-        self._parts.change(episode_metrics.EPISODES_IN_FLIGHT, self._name, 1)
-        try:
-            while not self._stopped:
-                if self._restart:
-                    self._begin_again()
-                if self.finished:
-                    return
-                try:
-                    await self._attempt.run()
-                except GivenUpError:
-                    continue
-                except EnvironmentFailedError as error:
-                    self._fail(error)
-        finally:
-            self._parts.change(episode_metrics.EPISODES_IN_FLIGHT, self._name, -1)
+        with self.parts.counted(episode_metrics.EPISODES_IN_FLIGHT, self._name):
+            await super().run()
 
     @property
     def finished(self) -> bool:
-        return self._attempt.record.end is not EpisodeEnd.RUNNING and not self._restart
+        return self._attempt.record.episode.end is not EpisodeEnd.RUNNING and not self._restart
 
     @property
     def occupies_slot(self) -> bool:
-        """Whether it samples, waits for a slot of the engine, or soon will."""
         return not self.finished and self._attempt.occupies_slot
 
     @property
@@ -104,21 +85,6 @@ class EpisodeSampler:
         """The model's last turn, which a verifier grades."""
         return self._attempt.record.last_answer()
 
-    def stop(self) -> None:
-        """End `run` soon."""
-        self._stopped = True
-        self._attempt.give_up()
-
-    def restart_if(self, lost: Callable[[PolicyVersion], bool]) -> bool:
-        """Begin again, in this `run` or the next, if a lost version has or may have sampled a
-        token.
-        """
-        if not any(lost(version) for version in self._attempt.versions):
-            return False
-        self._restart = True
-        self._attempt.give_up()
-        return True
-
     def rollout(self) -> Rollout:
         """The record. Call it once, after `Engine.observe`, because it counts the preemptions."""
         attempt = self._attempt
@@ -128,18 +94,33 @@ class EpisodeSampler:
         if self.finished or not attempt.has_ended_turn:
             self._count_kv()
             return attempt.record.rollout()
-        self._parts.note_discarded(self._name, attempt.record.num_sampled_tokens)
+        self.parts.note_discarded(self._name, attempt.record.num_sampled_tokens)
         nothing = np.zeros(0, dtype=np.int32)
-        return Rollout(self._index, nothing, nothing.astype(np.float32), partial=True)
+        return Rollout(self.index, nothing, nothing.astype(np.float32), partial=True)
+
+    @property
+    def _versions(self) -> set[PolicyVersion]:
+        return self._attempt.versions
+
+    async def _sample(self) -> None:
+        try:
+            await self._attempt.run()
+        except GivenUpError:
+            return
+        except EnvironmentFailedError as error:
+            self._fail(error)
+
+    def _abort(self) -> None:
+        self._attempt.give_up()
 
     def _begin(self, start: Rollout | None) -> BaseAttempt:
-        return self._begin_attempt(self._engine, self._task, self._index, self._parts, start)
+        return self.begin_attempt(self.engine, self.task, self.index, self.parts, start)
 
     def _begin_again(self) -> None:
-        self._parts.note_discarded(self._name, self._attempt.record.num_sampled_tokens)
+        self.parts.note_discarded(self._name, self._attempt.record.num_sampled_tokens)
         self._count_kv()
         self._attempt = self._begin(None)
-        self._attempt.record.restarts = self._num_restarts
+        self._attempt.record.episode.restarts = self._num_restarts
         self._restart = False
 
     def _fail(self, error: EnvironmentFailedError) -> None:
@@ -149,18 +130,18 @@ class EpisodeSampler:
         """
         reason = str(error)
         if not error.is_of_another:
-            if self._num_restarts >= self._parts.settings[self._name].restarts:
+            if self._num_restarts >= self.parts.settings[self._name].restarts:
                 self._attempt.fail(reason)
                 return
             self._num_restarts += 1
-        self._parts.note_failure(self._name, self._attempt.stage, reason)
+        self.parts.note_failure(self._name, self._attempt.stage, reason)
         self._begin_again()
 
     def _count_kv(self) -> None:
         for sequence in self._attempt.record.sequences:
-            self._parts.exporter.add(
+            self.parts.exporter.add(
                 generator_metrics.EPISODE_KV_TOKENS, sequence.num_kept_tokens, state="kept"
             )
-            self._parts.exporter.add(
+            self.parts.exporter.add(
                 generator_metrics.EPISODE_KV_TOKENS, sequence.num_rebuilt_tokens, state="rebuilt"
             )

@@ -21,19 +21,17 @@ class Transcript:
         self.messages: list[ChatMessage] = [dict(message) for message in messages]
         self.call_ids = new_call_ids()
         if opening.text:
-            self._append_to_user(opening.text)
+            # TRL's convention: what `reset` returns belongs to the last message of the user.
+            roles = [message["role"] for message in self.messages]
+            if "user" not in roles:
+                self.messages.append({"role": "user", "content": opening.text})
+                return
+            index = len(roles) - 1 - roles[::-1].index("user")
+            content = f"{self.messages[index]['content']}{opening.text}"
+            self.messages[index] = {**self.messages[index], "content": content}
 
     def add(
         self, turn: AssistantTurn, call_ids: Sequence[str], answers: Sequence[ChatMessage]
     ) -> None:
         """Add a turn of the model and the answers to its calls."""
         self.messages += [assistant_message(turn, call_ids), *answers]
-
-    def _append_to_user(self, text: str) -> None:
-        """TRL's convention: what `reset` returns belongs to the last message of the user."""
-        for index in reversed(range(len(self.messages))):
-            if self.messages[index]["role"] == "user":
-                content = str(self.messages[index]["content"])
-                self.messages[index] = {**self.messages[index], "content": content + text}
-                return
-        self.messages.append({"role": "user", "content": text})

@@ -20,13 +20,13 @@ yet" means that this release still behaves this way, so that the workaround is n
 | The front end does not get the reason if the engine ran out of memory | engine_failure | no release yet |
 | Its classes of the OpenAI API, by their modules, say which requests are well formed | protocol | relied on |
 | Plug-ins run in every process of the engine | plugin | relied on |
-| On CPU linear layers are packed and their weights emptied, so new weights cannot be loaded | plugin | no release yet |
-| On CPU experts are packed, so new weights cannot be loaded | experts_on_cpu | no release yet |
-| On CPU experts are left to Triton, which is not there, if any layer has adapters | experts_on_cpu | no release yet |
-| On CPU routers that choose by sigmoid among all experts fail | experts_on_cpu | no release yet |
+| On CPU linear layers are packed and their weights emptied, so new weights cannot be loaded | cpu/linear | no release yet |
+| On CPU experts are packed, so new weights cannot be loaded | cpu/experts | no release yet |
+| On CPU experts are left to Triton, which is not there, if any layer has adapters | cpu/experts | no release yet |
+| On CPU routers that choose by sigmoid among all experts fail | cpu/experts | no release yet |
 | Experts are loaded one by one, although they are stacks in memory | expert_stacks | no release yet |
 | Weights are loaded by `Tensor.copy_`, and each copy is waited for | worker | relied on |
-| On CPU only the second model runner returns routed experts, and it needs Triton | experts_on_cpu | no release yet |
+| On CPU only the second model runner returns routed experts, and it needs Triton | cpu/experts | no release yet |
 | Which layers have a router is known only inside the worker | worker | no release yet |
 | `worker_extension_cls` and `collective_rpc` call our methods in every worker, between two steps | worker | relied on |
 | An adapter is read from a folder, and one under a known number is not read again | adapter | no release yet |
@@ -34,10 +34,10 @@ yet" means that this release still behaves this way, so that the workaround is n
 | Quantised layers are reloaded one by one in their place | worker | relied on |
 | The scheduler's output names new, resumed, preempted and finished requests and their blocks | steps | relied on |
 | Latent attention computes with matrices derived from a weight at the start | latent_attention | no release yet |
-| On CPU the rotary kernel of latent attention gives wrong numbers | latent_attention | no release yet |
-| On CPU GatedDeltaNet is computed in bfloat16 alone, from packed weights | recurrent_on_cpu | no release yet |
-| On CPU Mamba 2 returns no states in a prompt; long seeded requests fail | recurrent_on_cpu | no release yet |
-| Files of models that take more than text import torchvision | text_only_on_cpu | no release yet |
+| On CPU the rotary kernel of latent attention gives wrong numbers | cpu/latent_attention | no release yet |
+| On CPU GatedDeltaNet is computed in bfloat16 alone, from packed weights | cpu/recurrent | no release yet |
+| On CPU Mamba 2 returns no states in a prompt; long seeded requests fail | cpu/recurrent | no release yet |
+| Files of models that take more than text import torchvision | cpu/text_only | no release yet |
 | A state of recurrent layers is cached at the last full block of a prompt | kv_blocks | relied on |
 | A resumed request reuses cached blocks of its tokens, whatever weights computed them | kv_blocks | no release yet |
 """  # noqa: E501

@@ -49,8 +49,11 @@ class PolicyAdapter:
         """Bytes of this worker's part of the adapter, at the greatest rank
         that vLLM made room for.
         """
-        stacks = (stack for layer in self._manager.modules.values() for stack in _stacks(layer))
-        return sum(stack.nbytes for stack in stacks)
+        return sum(
+            stack.nbytes
+            for layer in self._manager.modules.values()
+            for stack in (*layer.lora_a_stacked, *layer.lora_b_stacked)
+        )
 
     def load(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
         """Replace the adapter; `tensors`: under the names of PEFT's files.
@@ -79,7 +82,3 @@ class PolicyAdapter:
                 f"{', '.join(sorted(differing)[:5])}"
             )
         self._manager.activate_adapter(ADAPTER_ID)
-
-
-def _stacks(layer: Any) -> Iterable[torch.Tensor]:
-    return (*layer.lora_a_stacked, *layer.lora_b_stacked)

@@ -28,7 +28,7 @@ from rollcast.config.model import check_folder
 from rollcast.config.run import RunConfig
 from rollcast.generator.vllm import engine_start
 from rollcast.generator.vllm.adapter import adapter_request
-from rollcast.generator.vllm.engine_failure import ended_engine, explained_start, noted_shortage
+from rollcast.generator.vllm.engine_failure import NO_ROOM, ended_engine, explained_start, read_note
 from rollcast.generator.vllm.engine_folder import EngineFolder
 from rollcast.generator.vllm.engine_process import EngineFork
 from rollcast.generator.vllm.engine_request import BadRequestError, EngineRequest, Sampled
@@ -167,7 +167,7 @@ class Engine:
     @property
     def no_room(self) -> str | None:
         """Error text of the engine process that ran out of memory, or None."""
-        return noted_shortage(self._folder.path)
+        return read_note(self._folder.path, NO_ROOM)
 
     @property
     def end(self) -> str | None:

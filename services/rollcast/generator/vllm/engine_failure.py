@@ -82,7 +82,7 @@ class _NoteHandler(logging.Handler):
             self.note(error)
 
     def note(self, error: BaseException) -> None:
-        if _is_shortage(error):
+        if is_out_of_memory(error) or any(text in str(error) for text in SHORTAGES):
             self._write(NO_ROOM, str(error))
         cause = deepest_error(error)
         # Another process has written the reason down.
@@ -115,14 +115,9 @@ def noted_failure() -> Iterator[None]:
         yield
     except Exception as error:
         folder = Path(os.environ[FOLDER_VARIABLE])
-        if _read_note(folder, CAUSE) is None:
+        if read_note(folder, CAUSE) is None:
             _NoteHandler(folder).note(error)
         raise
-
-
-def noted_shortage(folder: Path) -> str | None:
-    """Error text of the process that ran out of memory; None = none did, as far as is known."""
-    return _read_note(folder, NO_ROOM)
 
 
 def ended_engine(folder: Path, exit_code: int | None) -> str | None:
@@ -132,7 +127,7 @@ def ended_engine(folder: Path, exit_code: int | None) -> str | None:
     """
     if exit_code is not None and exit_code < 0:
         return f"the engine's process was {how_it_ended(exit_code, kills())}"
-    if (cause := _read_note(folder, CAUSE)) is not None:
+    if (cause := read_note(folder, CAUSE)) is not None:
         return f"the engine ended: {cause}"
     return None if exit_code is None else f"the engine's process {how_it_ended(exit_code, kills())}"
 
@@ -151,16 +146,16 @@ def explained_start(model: Model, generator: Generator, folder: Path) -> Iterato
         explained = error
         # A timeout may pass: an engine takes long on a busy machine.
         if not isinstance(error, UserError | TimeoutError):
-            explained = _does_not_start(model, generator, error, _read_note(folder, CAUSE))
+            explained = _does_not_start(model, generator, error, read_note(folder, CAUSE))
         # A process that the kernel kills logs nothing.
         if kills() > killed:
             raise _kernel_kill_error() from error
-        shortage = noted_shortage(folder)
+        shortage = read_note(folder, NO_ROOM)
         if shortage is None and is_out_of_memory(explained):
             shortage = str(explained)
         if shortage is not None:
             raise _no_room_at_start(model, generator, shortage) from error
-        cause = _read_note(folder, CAUSE) or str(error)
+        cause = read_note(folder, CAUSE) or str(error)
         lost = NO_GPU if expected_gpus() < generator.tensor_parallel else (*NO_GPU, *TOO_FEW_GPUS)
         if expected_gpus() and any(text in cause for text in lost):
             raise unusable(built_for_cuda(), cause) from error
@@ -175,7 +170,7 @@ def no_room_at_work(
     """The sentence for an engine that was at work; None = it did not run out of memory.
 
     `error`: the error of the generator's part that ended. `shortage_note`: the engine's
-    `noted_shortage`. `killed`: whether the kernel has killed a process for lack of memory.
+    note NO_ROOM. `killed`: whether the kernel has killed a process for lack of memory.
     """
     if killed:
         return _kernel_kill_error()
@@ -194,8 +189,7 @@ def no_room_at_work(
         )
     remedy = (
         f"lower generator.gpu_memory_utilization (now {generator.gpu_memory_utilization:g}), which "
-        "leaves more next to "
-        "weights and KV cache"
+        "leaves more next to weights and KV cache"
     )
     return out_of_memory(memory_use, remedy, shortage_note)
 
@@ -210,10 +204,10 @@ def _does_not_start(
     )
     if cause is None:
         remedy = "give the folder of a Hugging Face causal LM"
+    elif cause.startswith(("ModuleNotFoundError", "ImportError")):
+        remedy = "install what is missing, or the pinned packages again (requirements/)"
     else:
         remedy = "choose a model that the installed vLLM serves on this machine"
-    if cause is not None and cause.startswith(("ModuleNotFoundError", "ImportError")):
-        remedy = "install what is missing, or the pinned packages again (requirements/)"
     if argument_names:
         remedy += f", or leave {passed.FIELD} out"
     return UserError(f"{served}: vLLM cannot serve it ({cause or deepest_error(error)}); {remedy}")
@@ -239,8 +233,7 @@ def _no_room_at_start(model: Model, generator: Generator, shortage_note: str) ->
     if any(text in shortage_note for text in NO_KV_CACHE):
         return OutOfMemory(
             f"out of memory: {engine} has no room for the KV cache of one rollout of "
-            "model.max_length "
-            f"{model.max_length}; {kv_cache_remedy}, or shorten model.max_length"
+            f"model.max_length {model.max_length}; {kv_cache_remedy}, or shorten model.max_length"
         )
     return out_of_memory(engine, memory_remedy, shortage_note)
 
@@ -255,8 +248,7 @@ def built_for_cuda() -> str | None:
 def _kernel_kill_error() -> KilledForMemory:
     return KilledForMemory(
         "the kernel ran out of host memory and ended the engine; give the machine or pod more, or "
-        "keep less there "
-        "(weights.stage, generator.cpu_kv_cache_gib)"
+        "keep less there (weights.stage, generator.cpu_kv_cache_gib)"
     )
 
 
@@ -264,11 +256,8 @@ def _cpu_cache(generator: Generator) -> str:
     return f"generator.cpu_kv_cache_gib (now {generator.cpu_kv_cache_gib})"
 
 
-def _is_shortage(error: BaseException) -> bool:
-    return is_out_of_memory(error) or any(text in str(error) for text in SHORTAGES)
-
-
-def _read_note(folder: Path, name: str) -> str | None:
+def read_note(folder: Path, name: str) -> str | None:
+    """The text of a note, NO_ROOM or CAUSE; None = no process wrote it, as far as is known."""
     try:
         return (folder / name).read_text()
     except OSError:

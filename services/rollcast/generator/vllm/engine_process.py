@@ -17,14 +17,14 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
 from rollcast.generator.vllm import engine_warden
 from rollcast.generator.vllm.engine_failure import noted_failure
-from rollcast.telemetry.heavy_imports import pause_garbage_collection
+from rollcast.generator.vllm.engine_start import import_vllm
 
 
 class EngineFork:
@@ -32,8 +32,7 @@ class EngineFork:
 
     def __init__(self) -> None:
         """Imports vLLM. Call it in the main thread, before any other thread is started."""
-        with pause_garbage_collection():
-            import vllm.v1.engine.async_llm  # noqa: F401
+        import_vllm()
         context = multiprocessing.get_context("fork")
         child_orders, self._orders = context.Pipe(duplex=False)
         self.process = context.Process(
@@ -49,17 +48,17 @@ class EngineFork:
         # without an order the fork ends; multiprocessing waits for it at this process's end
         self._orders.close()
 
-    @contextmanager
-    def taken_by_vllm(self) -> Iterator[None]:
+    def taken_by_vllm(self) -> AbstractContextManager[None]:
         """Within the context, vLLM uses this process when it starts its engine."""
-        from vllm.v1.engine import utils
+        return engine_processes_by(self._start_by_order)
 
-        spawning = utils.get_mp_context
-        utils.get_mp_context = lambda: _Context(self, spawning())
-        try:
-            yield
-        finally:
-            utils.get_mp_context = spawning
+    def _start_by_order(
+        self, *, target: Callable[..., None], name: str, kwargs: Mapping[str, Any]
+    ) -> Any:
+        process: Any = self.process
+        # It runs already, and gets its target when vLLM starts it.
+        process.start = partial(self.order, target, kwargs)
+        return process
 
     def order(self, target: Callable[..., None], keywords: Mapping[str, Any]) -> None:
         """Let the fork call `target`, with the current environment of this process."""
@@ -69,20 +68,25 @@ class EngineFork:
         self._orders.close()
 
 
+@contextmanager
+def engine_processes_by(make_process: Callable[..., Any]) -> Iterator[None]:
+    """Within the context, vLLM calls this for the process of an engine, instead of spawning one."""
+    from vllm.v1.engine import utils
+
+    spawning = utils.get_mp_context
+    utils.get_mp_context = lambda: _Context(make_process, spawning())
+    try:
+        yield
+    finally:
+        utils.get_mp_context = spawning
+
+
 class _Context:
-    """The multiprocessing context for vLLM: its process is the fork, all else is that of the usual
-    context.
-    """
+    """The multiprocessing context for vLLM, except that it makes processes in another way."""
 
-    def __init__(self, fork: EngineFork, spawning: Any) -> None:
-        self._fork = fork
+    def __init__(self, make_process: Callable[..., Any], spawning: Any) -> None:
+        self.Process = make_process
         self._spawning = spawning
-
-    def Process(self, *, target: Callable[..., None], name: str, kwargs: Mapping[str, Any]) -> Any:  # noqa: N802
-        process: Any = self._fork.process
-        # It runs already, and gets its target when vLLM starts it.
-        process.start = partial(self._fork.order, target, kwargs)
-        return process
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._spawning, name)

@@ -187,8 +187,7 @@ def check_routing(
     if quantization is not None and routing.layers:
         raise UserError(
             f"{passed.FIELD}.quantization = {quantization!r}: updates of quantised experts have "
-            "not been validated; "
-            "leave it out for a mixture of experts"
+            "not been validated; leave it out for a mixture of experts"
         )
 
 
@@ -201,18 +200,16 @@ def _check_replay(routing: RoutingShape, rollouts: int, max_length: int) -> None
     if routing.experts > max_experts_per_layer:
         raise UserError(
             f"recipe.router_replay = true: a layer has {routing.experts} experts, and a choice is "
-            "one byte on the "
-            f"wire, enough for {max_experts_per_layer}; set it to false"
+            f"one byte on the wire, enough for {max_experts_per_layer}; set it to false"
         )
     # Upper limit of a token's bytes on the wire without its experts
     group = rollouts * max_length * (len(routing.layers) * routing.choices + 12)
     if group > MAX_MESSAGE_BYTES:
         raise UserError(
             f"recipe.router_replay = true: {rollouts} rollouts of model.max_length {max_length} "
-            f"take {group >> 20} "
-            f"MiB with their experts, and a group may take {MAX_MESSAGE_BYTES >> 20}; shorten "
-            "model.max_length, "
-            "lower recipe.rollouts_per_prompt, or set it to false"
+            f"take {group >> 20} MiB with their experts, and a group may take "
+            f"{MAX_MESSAGE_BYTES >> 20}; shorten model.max_length, lower "
+            "recipe.rollouts_per_prompt, or set it to false"
         )
 
 

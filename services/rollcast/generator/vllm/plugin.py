@@ -1,28 +1,16 @@
 """vLLM plug-in: keeps layers loadable in place on CPU, and the workers' rendezvous file in the
 engine's folder.
 
-For experts see `experts_on_cpu`; `engine_failure` records why an engine ends.
+`cpu` has the stand-ins for CPUs; `engine_failure` records why an engine ends.
 """
 
 import gc
 import uuid
 
-import torch
-
+from rollcast.generator.vllm.cpu import experts, latent_attention, recurrent
+from rollcast.generator.vllm.cpu.linear import keep_linear_plain
+from rollcast.generator.vllm.cpu.text_only import leave_out_torchvision
 from rollcast.generator.vllm.engine_failure import take_notes
-from rollcast.generator.vllm.experts_on_cpu import (
-    choose_by_sigmoid,
-    compute_without_adapters,
-    keep_experts_plain,
-    return_from_first_runner,
-)
-from rollcast.generator.vllm.latent_attention import use_plain_kernels_on_cpu
-from rollcast.generator.vllm.recurrent_on_cpu import (
-    compute_recurrence_plainly,
-    keep_what_was_drawn,
-    split_prompts_at_states,
-)
-from rollcast.generator.vllm.text_only_on_cpu import leave_out_torchvision
 from rollcast.telemetry.heavy_imports import collect_from_now
 
 
@@ -42,25 +30,16 @@ def register() -> None:
     multiproc_executor.get_file_store_init_method = _rendezvous_file
     uniproc_executor.get_file_store_init_method = _rendezvous_file
     if current_platform.is_cpu():
-        from vllm.model_executor.layers import utils
-
-        # vLLM packs the weight of every linear layer into a oneDNN handle on CPU and empties the
-        # parameter, so that a new version could not be loaded in place. Plain `F.linear` is as fast
-        # for small models.
-        utils.dispatch_cpu_unquantized_gemm = _keep_plain_linear
-        keep_experts_plain()
-        compute_without_adapters()
-        choose_by_sigmoid()
-        use_plain_kernels_on_cpu()
-        return_from_first_runner()
-        compute_recurrence_plainly()
-        split_prompts_at_states()
-        keep_what_was_drawn()
+        keep_linear_plain()
+        experts.keep_experts_plain()
+        experts.compute_without_adapters()
+        experts.choose_by_sigmoid()
+        experts.return_from_first_runner()
+        latent_attention.use_plain_kernels_on_cpu()
+        recurrent.compute_recurrence_plainly()
+        recurrent.split_prompts_at_states()
+        recurrent.keep_what_was_drawn()
         leave_out_torchvision()
-
-
-def _keep_plain_linear(layer: torch.nn.Module, remove_weight: bool) -> None:
-    layer.cpu_linear = torch.nn.functional.linear  # type: ignore[assignment]
 
 
 def _rendezvous_file() -> str:

@@ -3,6 +3,7 @@ from the scheduler's output inside the worker.
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from rollcast.generator.vllm.kv_blocks import KvBlocks
@@ -18,7 +19,8 @@ class KvRebuild(NamedTuple):
     num_kept: int
 
 
-class EngineCounts(NamedTuple):
+@dataclass(slots=True)
+class EngineCounts:
     """Counts since the engine's start.
 
     Read from the workers, so that a hung engine behind a live front end is seen.
@@ -27,7 +29,9 @@ class EngineCounts(NamedTuple):
     steps: int = 0
     preemptions: int = 0
     decode_steps: int = 0
+    """Steps in which a request continued decoding, and so got one token."""
     decode_seconds: float = 0.0
+    """Sum over these steps, each from the end of the step before to its own end."""
     sampled_tokens: int = 0
     inflight_tokens: int = 0
     """Tokens sampled so far by the unfinished requests."""
@@ -42,13 +46,8 @@ class StepObserver:
 
     def __init__(self, block_sizes: Sequence[int], recurrent: Collection[int] = ()) -> None:
         """`block_sizes` and `recurrent`: see KvBlocks."""
-        self.num_steps = 0
-        self.num_preemptions = 0
-        self.num_decode_steps = 0
-        """Steps in which a request continued decoding, and so got one token."""
-        self.decode_seconds = 0.0
-        """Sum over these steps, each from the end of the step before to its own end."""
-        self.num_sampled_tokens = 0
+        self.counts = EngineCounts()
+        """All except `inflight_tokens`, which `take_counts` adds."""
         self.last_step_at = 0.0
         """When the model last ran, in monotonic seconds."""
         self._decodes = False
@@ -61,7 +60,7 @@ class StepObserver:
 
     def observe(self, scheduled: Any) -> None:
         """Take in one vLLM SchedulerOutput."""
-        self.num_steps += scheduled.total_num_scheduled_tokens > 0
+        self.counts.steps += scheduled.total_num_scheduled_tokens > 0
         for request_id in scheduled.finished_req_ids:
             self._num_prompt_tokens.pop(request_id, None)
             self._prefilling.pop(request_id, None)
@@ -69,68 +68,53 @@ class StepObserver:
             self._sampled.pop(request_id, None)
             self._blocks.end(request_id)
         for request_id in scheduled.preempted_req_ids or ():
-            self.num_preemptions += 1
+            self.counts.preemptions += 1
             self._blocks.preempt(request_id)
             self._prefilling.pop(request_id, None)
             self._decoding.discard(request_id)
         # Before requests of this step begin to decode: a step counts if a request goes on decoding
         # in it.
         self._decodes = not self._decoding.isdisjoint(scheduled.num_scheduled_tokens)
-        kept_by_request = self._observe_blocks(scheduled)
-        for new in scheduled.scheduled_new_reqs:
-            num_prompt_tokens = len(new.prompt_token_ids)
-            num_tokens = len(new.prefill_token_ids or new.prompt_token_ids)
-            if (
-                new.req_id in self._num_prompt_tokens
-            ):  # vLLM's second model runner gets resumed requests as new ones
-                self._rebuilds.append(
-                    KvRebuild(
-                        new.req_id, num_tokens - num_prompt_tokens, kept_by_request[new.req_id]
-                    )
-                )
-            self._num_prompt_tokens[new.req_id] = num_prompt_tokens
-            self._advance(scheduled, new.req_id, new.num_computed_tokens, num_tokens)
-        cached = scheduled.scheduled_cached_reqs
-        if cached.resumed_req_ids or self._prefilling:
-            for request_id, computed, outputs in zip(
-                cached.req_ids, cached.num_computed_tokens, cached.num_output_tokens, strict=True
-            ):
-                if request_id in cached.resumed_req_ids:
-                    self._rebuilds.append(
-                        KvRebuild(request_id, outputs, kept_by_request[request_id])
-                    )
-                    self._advance(
-                        scheduled,
-                        request_id,
-                        computed,
-                        self._num_prompt_tokens[request_id] + outputs,
-                    )
-                elif request_id in self._prefilling:
-                    self._advance(scheduled, request_id, computed, self._prefilling[request_id])
+        self._take_in_requests(scheduled)
         for request_id in self._decoding & scheduled.num_scheduled_tokens.keys():
             self._sampled[request_id] = self._sampled.get(request_id, 0) + 1
-            self.num_sampled_tokens += 1
+            self.counts.sampled_tokens += 1
 
-    def _observe_blocks(self, scheduled: Any) -> dict[str, int]:
-        """Returns the result of `KvBlocks.begin` for each request that begins."""
+    def _take_in_requests(self, scheduled: Any) -> None:
+        """Take in the requests that begin, run again, or go on."""
+        beginning = []
+        for new in scheduled.scheduled_new_reqs:
+            # vLLM's second model runner gets resumed requests as new ones
+            is_resumed = new.req_id in self._num_prompt_tokens
+            self._num_prompt_tokens[new.req_id] = len(new.prompt_token_ids)
+            num_tokens = len(new.prefill_token_ids or new.prompt_token_ids)
+            beginning.append(
+                (new.num_computed_tokens, new.req_id, new.block_ids, num_tokens, is_resumed)
+            )
         cached = scheduled.scheduled_cached_reqs
-        beginning = [
-            (new.num_computed_tokens, new.req_id, new.block_ids)
-            for new in scheduled.scheduled_new_reqs
-        ]
-        for request_id, computed, blocks in zip(
-            cached.req_ids, cached.num_computed_tokens, cached.new_block_ids, strict=True
+        for request_id, computed, outputs, blocks in zip(
+            cached.req_ids,
+            cached.num_computed_tokens,
+            cached.num_output_tokens,
+            cached.new_block_ids,
+            strict=True,
         ):
             if request_id in cached.resumed_req_ids:
-                beginning.append((computed, request_id, blocks))
-            elif blocks is not None:
+                num_tokens = self._num_prompt_tokens[request_id] + outputs
+                beginning.append((computed, request_id, blocks, num_tokens, True))
+                continue
+            if blocks is not None:
                 self._blocks.grow(request_id, blocks)
+            if request_id in self._prefilling:
+                self._advance(scheduled, request_id, computed, self._prefilling[request_id])
         # A request may get a block that an earlier one of the same step fills (`KvBlocks.begin`).
         beginning.sort(key=lambda request: request[0])
-        return {
-            request_id: self._blocks.begin(request_id, blocks, computed)
-            for computed, request_id, blocks in beginning
-        }
+        for computed, request_id, blocks, num_tokens, is_resumed in beginning:
+            num_kept = self._blocks.begin(request_id, blocks, computed)
+            if is_resumed:
+                num_outputs = num_tokens - self._num_prompt_tokens[request_id]
+                self._rebuilds.append(KvRebuild(request_id, num_outputs, num_kept))
+            self._advance(scheduled, request_id, computed, num_tokens)
 
     def weights_changed(self) -> None:
         """New weights were loaded, between two steps."""
@@ -145,14 +129,13 @@ class StepObserver:
     def step_ended(self, now_seconds: float) -> None:
         """The step last observed has run; `now_seconds` in monotonic seconds."""
         if self._decodes:
-            self.num_decode_steps += 1
-            self.decode_seconds += now_seconds - self.last_step_at
+            self.counts.decode_steps += 1
+            self.counts.decode_seconds += now_seconds - self.last_step_at
         self.last_step_at = now_seconds
 
-    @property
-    def num_inflight_tokens(self) -> int:
-        """Tokens that the unfinished requests have sampled."""
-        return sum(self._sampled.values())
+    def take_counts(self) -> EngineCounts:
+        """The counts at this moment."""
+        return replace(self.counts, inflight_tokens=sum(self._sampled.values()))
 
     def decoding(self) -> list[str]:
         """Requests whose KV is complete: they sampled a token in their last step."""

@@ -13,18 +13,19 @@ import signal
 import time
 from collections.abc import Iterable
 from contextlib import nullcontext
+from dataclasses import astuple
 from typing import Any
 
 import torch
 
 from rollcast.generator.vllm import plugin
 from rollcast.generator.vllm.adapter import PolicyAdapter
+from rollcast.generator.vllm.cpu.experts import pack_again
 from rollcast.generator.vllm.engine_folder import end_with_generator
 from rollcast.generator.vllm.engine_start import RoutingShape, has_gpus
 from rollcast.generator.vllm.expert_stacks import load_stacks_whole
-from rollcast.generator.vllm.experts_on_cpu import pack_again
 from rollcast.generator.vllm.latent_attention import derive_again
-from rollcast.generator.vllm.steps import EngineCounts, KvRebuild, StepObserver
+from rollcast.generator.vllm.steps import KvRebuild, StepObserver
 from rollcast.weights.receiver.host_memory import SharedVersion, in_host_memory
 from rollcast.weights.receiver.queued_copies import QueuedCopies
 from rollcast.weights.receiver.receiver import Receiver
@@ -125,18 +126,10 @@ class GeneratorWorker:
 
         self.model_runner.execute_model = execute_and_observe
 
-    def take_observations(self) -> tuple[EngineCounts, list[KvRebuild]]:
-        """Counts since the start, KV rebuilds since the last call."""
-        observer = self.step_observer
-        counts = EngineCounts(
-            observer.num_steps,
-            observer.num_preemptions,
-            observer.num_decode_steps,
-            observer.decode_seconds,
-            observer.num_sampled_tokens,
-            observer.num_inflight_tokens,
-        )
-        return counts, observer.take_rebuilds()
+    def take_observations(self) -> tuple[tuple[Any, ...], list[KvRebuild]]:
+        """The fields of `EngineCounts` since the start, KV rebuilds since the last call."""
+        # As a tuple: vLLM's messages between processes have no classes.
+        return astuple(self.step_observer.take_counts()), self.step_observer.take_rebuilds()
 
     def call_receiver(self, verb: ReceiverVerb, *message: bytes) -> ReceiveState | None:
         """Call this method of the worker's receiver.
@@ -177,7 +170,12 @@ class GeneratorWorker:
             self.step_observer.weights_changed()
             return
         model = self.model_runner.model
-        loaded = self._load_quantised(tensors) if self._is_quantised else self._load_plain(tensors)
+        if self.model_runner.vllm_config.model_config.quantization is not None:
+            loaded = self._load_quantised(tensors)
+        else:
+            # On a CPU there is nothing to queue.
+            with QueuedCopies(self.device) if self.device.type == "cuda" else nullcontext():
+                loaded = model.load_weights(tensors)
         # On CPU experts compute with packed copies of their weights.
         pack_again(model)
         derived = derive_again(model, self.model_runner.vllm_config.model_config.dtype)
@@ -189,16 +187,6 @@ class GeneratorWorker:
                 "the trainer's version lacks weights of this model: "
                 f"{', '.join(sorted(missing_names)[:5])}"
             )
-
-    @property
-    def _is_quantised(self) -> bool:
-        return self.model_runner.vllm_config.model_config.quantization is not None
-
-    def _load_plain(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
-        # On a CPU there is nothing to queue.
-        with QueuedCopies(self.device) if self.device.type == "cuda" else nullcontext():
-            loaded: set[str] = self.model_runner.model.load_weights(tensors)
-        return loaded
 
     def _load_quantised(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
         """vLLM quantises each layer of the received weights again, in its place, and counts its

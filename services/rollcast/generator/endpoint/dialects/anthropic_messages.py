@@ -8,7 +8,6 @@ Thinking is sent with a signature of no meaning, and dropped when a client sends
 other clients.
 """
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -20,6 +19,7 @@ from rollcast.generator.endpoint.messages import read_messages
 from rollcast.generator.endpoint.protocol import check_size, describe_invalid
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
+from rollcast.generator.endpoint.sessions import Sessions
 from rollcast.generator.vllm import protocol
 
 KINDS: Mapping[int, str] = {
@@ -34,16 +34,15 @@ KINDS: Mapping[int, str] = {
 class AnthropicMessages:
     """One request of /v1/messages."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """`loop`: the engine's, on which chats are rendered."""
-        self._loop = loop
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
 
     async def read(self, body: Any, session: HarnessSession) -> Any:
-        return await read_as_chat(body, session, self._loop, protocol.anthropic_request())
+        return await read_as_chat(body, session, self._sessions, protocol.AnthropicMessagesRequest)
 
     def answer(self, completion: dict[str, Any]) -> dict[str, Any]:
-        converted = protocol.anthropic_messages().messages_full_converter(
-            None, protocol.chat_answer().model_validate(completion)
+        converted = protocol.AnthropicServingMessages.messages_full_converter(
+            None, protocol.ChatCompletionResponse.model_validate(completion)
         )
         message: dict[str, Any] = converted.model_dump(exclude_none=True)
         return message | {"stop_sequence": converted.stop_sequence}
@@ -58,7 +57,7 @@ class AnthropicMessages:
                     return
                 yield event
 
-        async for event in protocol.anthropic_messages().message_stream_converter(
+        async for event in protocol.AnthropicServingMessages.message_stream_converter(
             None, completion_parts()
         ):
             yield event
@@ -69,7 +68,7 @@ class AnthropicMessages:
 
 
 async def read_as_chat(
-    body: Any, session: HarnessSession, loop: asyncio.AbstractEventLoop, request_class: Any
+    body: Any, session: HarnessSession, sessions: Sessions, request_class: Any
 ) -> dict[str, Any]:
     """The body of a chat completion. Raises RefusedRequestError."""
     if not isinstance(body, dict):
@@ -80,8 +79,10 @@ async def read_as_chat(
         # Reminders within the chat keep their place if the template allows it, so that a history
         # only grows.
         has_later_system = any(message.role == "system" for message in request.messages)
-        merges = has_later_system and not await _takes_later_system(session, loop)
-        chat = protocol.anthropic_messages().to_chat_completion_request(
+        merges = has_later_system and not await sessions.on_engine(
+            _takes_later_system(session.parts.renderer)
+        )
+        chat = protocol.AnthropicServingMessages.to_chat_completion_request(
             request, merge_inline_system=merges
         )
     except Exception as error:  # pydantic's and vLLM's own checks
@@ -111,12 +112,12 @@ def _without_hosted_tools(body: dict[str, Any]) -> dict[str, Any]:
     return {**rest, "tools": own_tools} if own_tools else rest
 
 
-async def count_tokens(body: Any, session: HarnessSession, loop: asyncio.AbstractEventLoop) -> int:
+async def count_tokens(body: Any, session: HarnessSession, sessions: Sessions) -> int:
     """The tokens of a chat with its tools, which is neither sampled nor recorded.
 
     Raises RefusedRequestError.
     """
-    chat_body = await read_as_chat(body, session, loop, protocol.anthropic_count())
+    chat_body = await read_as_chat(body, session, sessions, protocol.AnthropicCountTokensRequest)
     # Again, for tools that came within messages.
     check_size(chat_body["messages"], "messages", chat_body)
     messages = read_messages(chat_body["messages"])
@@ -125,17 +126,10 @@ async def count_tokens(body: Any, session: HarnessSession, loop: asyncio.Abstrac
     async def render() -> int:
         return len(render_prompt(session, messages, chat_body.get("tools") or ()))
 
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(render(), loop))
+    return await sessions.on_engine(render())
 
 
-async def _takes_later_system(session: HarnessSession, loop: asyncio.AbstractEventLoop) -> bool:
-    async def render() -> bool:
-        return takes_later_system(session.parts.renderer)
-
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(render(), loop))
-
-
-def takes_later_system(renderer: ChatRenderer) -> bool:
+async def _takes_later_system(renderer: ChatRenderer) -> bool:
     """Whether the template renders a message of the system that is not the first."""
     system = {"role": "system", "content": "a"}
     user = {"role": "user", "content": "b"}

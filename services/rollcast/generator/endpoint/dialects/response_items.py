@@ -5,6 +5,7 @@ items and events.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rollcast.generator.endpoint.messages import part_texts
 from rollcast.generator.endpoint.protocol import describe_invalid
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.vllm import protocol
@@ -28,7 +29,7 @@ def read_items(items: list[Any], call_arguments: Mapping[str, str]) -> Iterator[
                     yield {"role": "assistant", "content": ""}
             case "function_call":
                 try:
-                    yield protocol.responses_utils().ResponseFunctionToolCall.model_validate(item)
+                    yield protocol.responses_utils.ResponseFunctionToolCall.model_validate(item)
                 except ValueError as error:
                     raise RefusedRequestError(f"input.{index}.{describe_invalid(error)}") from None
             case "message" if isinstance(item.get("role"), str):
@@ -47,7 +48,7 @@ def _restore_arguments(item: dict[str, Any], call_arguments: dict[str, str]) -> 
     """A custom call with the arguments that the model wrote, if the client sends the input that it
     received: the input alone does not say in which form the model wrote it.
     """
-    utils = protocol.responses_utils()
+    utils = protocol.responses_utils
     call_id = str(item.get("call_id"))
     arguments = call_arguments.pop(call_id, None)
     if arguments is None or utils.decode_custom_tool_input(arguments) != item.get("input"):
@@ -75,35 +76,26 @@ def joined_text(content: Any) -> Any:
     """
     if not isinstance(content, list):
         return content
-    texts = [
-        content_part.get("text")
-        if isinstance(content_part, dict)
-        and content_part.get("type") in ("input_text", "output_text", "text")
-        else None
-        for content_part in content
-    ]
-    return "".join(map(str, texts)) if all(isinstance(text, str) for text in texts) else content
+    texts = part_texts(content, ("input_text", "output_text", "text"))
+    return content if texts is None else "".join(texts)
 
 
 def without_grammars(tools: Any) -> list[Any] | None:
     """The tools without the formats that custom ones have for their input; None if none has one."""
     if not isinstance(tools, list):
         return None
-    has_format = [
-        isinstance(tool, dict) and tool.get("type") == "custom" and "format" in tool
+    shown_tools = [
+        {name: value for name, value in tool.items() if name != "format"}
+        if isinstance(tool, dict) and tool.get("type") == "custom"
+        else tool
         for tool in tools
     ]
-    if not any(has_format):
-        return None
-    return [
-        {name: value for name, value in tool.items() if name != "format"} if formatted else tool
-        for tool, formatted in zip(tools, has_format, strict=True)
-    ]
+    return None if shown_tools == tools else shown_tools
 
 
 def empty_message() -> Any:
     """An answer without a text or a call, which a client can send back."""
-    utils = protocol.responses_utils()
+    utils = protocol.responses_utils
     text = utils.ResponseOutputText(text="", annotations=[], type="output_text")
     return utils.ResponseOutputMessage(
         id=f"msg_{utils.random_uuid()}",
@@ -116,15 +108,15 @@ def empty_message() -> Any:
 
 def empty_message_events(processor: Any) -> Iterator[Any]:
     """The events of an answer without a text or a call."""
-    state, _ = processor.resolve_target_state(protocol.delta_message()(content="x"))
+    state, _ = processor.resolve_target_state(protocol.DeltaMessage(content="x"))
     yield from processor.close_current()
     yield from processor.open(state)
 
 
 def delta_events(processor: Any, delta: Mapping[str, Any]) -> Iterator[Any]:
     """The events of one part of a message, as vLLM's server makes them."""
-    events = protocol.responses_events()
-    whole_delta = protocol.delta_message().model_validate(delta)
+    events = protocol.responses_events
+    whole_delta = protocol.DeltaMessage.model_validate(delta)
     for atomic_delta in events.split_delta(whole_delta):
         state, call = processor.resolve_target_state(atomic_delta)
         if state.name == "NONE":

@@ -13,7 +13,7 @@ sends back is dropped.
 
 import json
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Set
 from typing import Any
 
 from rollcast.generator.endpoint.dialects.response_items import (
@@ -27,59 +27,56 @@ from rollcast.generator.endpoint.dialects.response_items import (
 from rollcast.generator.endpoint.protocol import check_size, describe_invalid
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
+from rollcast.generator.endpoint.sessions import Sessions
 from rollcast.generator.vllm import protocol
-from rollcast.rollouts.records import Sampling
 
 Message = dict[str, Any]
-CONVERTED = frozenset(
-    {
-        *(
-            "model",
-            "instructions",
-            "tools",
-            "tool_choice",
-            "parallel_tool_calls",
-            "max_output_tokens",
-            "stream",
-        ),
-        *("temperature", "top_p", "text", "reasoning", "store", "previous_response_id", "metadata"),
-    }
-)
+CONVERTED: Set[str] = {
+    *(
+        "model",
+        "instructions",
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "max_output_tokens",
+        "stream",
+    ),
+    *("temperature", "top_p", "text", "reasoning", "store", "previous_response_id", "metadata"),
+}
 """Settings that vLLM's class checks. No other list of a body reaches it: it tries many classes for
 each element."""
-IGNORED = frozenset(
-    {
-        *(
-            "input",
-            "request_id",
-            "background",
-            "include",
-            "truncation",
-            "stream_options",
-            "max_tool_calls",
-        ),
-        *(
-            "client_metadata",
-            "prompt_cache_retention",
-            "user",
-            "service_tier",
-            "safety_identifier",
-            "prompt_cache_key",
-        ),
-    }
-)
+IGNORED: Set[str] = {
+    *(
+        "input",
+        "request_id",
+        "background",
+        "include",
+        "truncation",
+        "stream_options",
+        "max_tool_calls",
+    ),
+    *(
+        "client_metadata",
+        "prompt_cache_retention",
+        "user",
+        "service_tier",
+        "safety_identifier",
+        "prompt_cache_key",
+    ),
+}
 """Settings that change no token."""
 ANSWER_ITEMS = frozenset({"message", "function_call", "custom_tool_call"})
 
 
 class Responses:
-    """One request of /v1/responses."""
+    """One request of /v1/responses. `read` sets its parts."""
 
-    def __init__(self, model: str) -> None:
-        self._model = model
-        self._request: Any = None
-        self._session: HarnessSession | None = None
-        self._messages: list[Message] = []
+    _request: Any
+    _session: HarnessSession
+    _messages: list[Message]
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._model = sessions.model
 
     async def read(self, body: Any, session: HarnessSession) -> Any:
         if not isinstance(body, dict):
@@ -100,8 +97,8 @@ class Responses:
         try:
             # pydantic tries thirty classes for each item of another form, which takes minutes for
             # ten thousand of them.
-            request = protocol.responses_request().model_validate({**settings, "input": ""})
-            utils = protocol.responses_utils()
+            request = protocol.ResponsesRequest.model_validate({**settings, "input": ""})
+            utils = protocol.responses_utils
             new_messages = utils.construct_input_messages(
                 request_input=list(read_items(items, session.histories.call_arguments))
                 if isinstance(items, list)
@@ -129,7 +126,7 @@ class Responses:
     def answer(self, completion: dict[str, Any]) -> dict[str, Any]:
         (choice,) = completion["choices"]
         message = choice["message"]
-        output = protocol.responses_utils().build_response_output_items(
+        output = protocol.responses_utils.build_response_output_items(
             message.get("reasoning"),
             message.get("content"),
             _calls(message),
@@ -142,7 +139,7 @@ class Responses:
 
     async def stream(self, parts: AsyncIterator[str]) -> AsyncIterator[str]:
         events = _Events()
-        processor = protocol.responses_events().SimpleStreamingEventProcessor(
+        processor = protocol.responses_events.SimpleStreamingEventProcessor(
             tools=self._request.tools
         )
         message: Message = {"content": "", "tool_calls": []}
@@ -185,8 +182,7 @@ class Responses:
         if messages is None:
             raise RefusedRequestError(
                 f"previous_response_id = {str(response_id)[:100]!r}: this session has no such "
-                "response, or it was not "
-                "stored; send the whole history as input",
+                "response, or it was not stored; send the whole history as input",
                 404,
                 "previous_response_not_found",
             )
@@ -194,7 +190,6 @@ class Responses:
 
     def _remember(self, message: Message) -> None:
         """Keep the chat with its answer for a request that continues it."""
-        assert self._session is not None
         if self._request.store is False:
             return
         answer = {"role": "assistant", "content": message.get("content") or ""}
@@ -209,15 +204,16 @@ class Responses:
         self, output: list[Any], finish_reason: str | None, usage: Mapping[str, int] | None
     ) -> dict[str, Any]:
         """A response; without a reason to finish it is in progress."""
-        assert self._session is not None
         status = "in_progress" if finish_reason is None else "completed"
         if finish_reason == "length":
             status = "incomplete"
-        response = protocol.responses_answer().from_request(
+        task = self._session.task
+        response = protocol.ResponsesResponse.from_request(
             self._request,
-            sampling_params=_sampling_params(
-                self._session.task.sampling,
-                self._request.max_output_tokens or self._session.task.max_tokens,
+            sampling_params=protocol.SamplingParams(
+                temperature=task.sampling.temperature,
+                top_p=task.sampling.top_p,
+                max_tokens=self._request.max_output_tokens or task.length.max_tokens,
             ),
             model_name=self._model,
             created_time=int(time.time()),
@@ -294,7 +290,7 @@ def _without_none(function: Mapping[str, Any]) -> dict[str, Any]:
 
 def _calls(message: Message) -> list[Any]:
     return [
-        protocol.function_call()(
+        protocol.FunctionCall(
             id=call["id"], name=call["function"]["name"], arguments=call["function"]["arguments"]
         )
         for call in message.get("tool_calls") or ()
@@ -308,12 +304,6 @@ def _chunk(chat_event: str) -> dict[str, Any] | None:
         return None
     chunk: dict[str, Any] = json.loads(text)
     return chunk
-
-
-def _sampling_params(sampling: Sampling, max_tokens: int) -> Any:
-    return protocol.sampling_params()(
-        temperature=sampling.temperature, top_p=sampling.top_p, max_tokens=max_tokens
-    )
 
 
 def _usage(usage: Mapping[str, int]) -> dict[str, Any]:
