@@ -38,14 +38,12 @@ def environment_defect(group: RolloutGroup, task: PromptTask) -> str | None:
         if name is None:
             return (
                 f"rollout {rollout.index} is one answer; the task asked for an episode in the "
-                "environment "
-                f"{expected_name!r}"
+                f"environment {expected_name!r}"
             )
         if expected_name is None:
             return (
                 f"rollout {rollout.index} is an episode in the environment {name[:200]!r}; the "
-                "task asked for one "
-                "answer"
+                "task asked for one answer"
             )
         return (
             f"rollout {rollout.index} is of the environment {name[:200]!r}; the task asked for "

@@ -158,9 +158,8 @@ class TeacherClient:
         setting = "recipe.distillation.teacher"
         sentence = (
             f"{setting}.url = {self._settings.url}: {self._silent_groups} groups in a row got no "
-            "answer, without which "
-            f"nothing can be trained on ({self._last_failure}); correct the server, or {setting} "
-            "in the run file"
+            f"answer, without which nothing can be trained on ({self._last_failure}); correct the "
+            f"server, or {setting} in the run file"
         )
         failure = self._last_failure
         is_outage = (

@@ -137,11 +137,9 @@ def _check_kind(config: Any) -> None:
     if quantization is not None and not is_known(quantization):
         raise Unsupported(
             f"is quantised by {quantization.get('quant_method')!r}, and of quantised files only "
-            "FP8 in blocks and "
-            "MXFP4 are read",
+            "FP8 in blocks and MXFP4 are read",
             "give its weights as they were before that, or those that "
-            "AutoModelForCausalLM.from_pretrained(..)"
-            ".dequantize().save_pretrained(FOLDER) writes",
+            "AutoModelForCausalLM.from_pretrained(..).dequantize().save_pretrained(FOLDER) writes",
         )
     if config.model_type in RANDOM_ROUTERS:
         raise Unsupported(

@@ -92,8 +92,7 @@ def join_ranks(
     if shard_ranks is not None and world_size % shard_ranks:
         raise UserError(
             f"trainer.shard_ranks = {shard_ranks}: it does not divide the {world_size} trainer "
-            "ranks; set it to the "
-            "ranks of one machine, or to null"
+            "ranks; set it to the ranks of one machine, or to null"
         )
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",

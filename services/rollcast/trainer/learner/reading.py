@@ -155,8 +155,7 @@ def _check_experts(policy: Policy, ranks: Ranks) -> None:
         if weight.dim() == 3 and weight.shape[0] < ranks.num_shards:
             raise UserError(
                 f"{ranks.num_shards} trainer ranks are more than the {weight.shape[0]} experts of "
-                f"a layer ({name}); "
-                f"give the trainer at most {weight.shape[0]} ranks"
+                f"a layer ({name}); give the trainer at most {weight.shape[0]} ranks"
             )
 
 
@@ -185,8 +184,7 @@ def _read_weights(policy: Policy, stored: Mapping[str, Slices], device: torch.de
     if unset_keys:
         raise UserError(
             f"model.path = {causal_lm.config.name_or_path!r} lacks {len(unset_keys)} weights, "
-            f"first {unset_keys[0]!r}; "
-            "give a complete model"
+            f"first {unset_keys[0]!r}; give a complete model"
         )
     if policy.is_tied is not is_tied:
         raise Unsupported(
@@ -218,8 +216,7 @@ def read_reference(
     if policy.vocab_size != trained.vocab_size:
         raise UserError(
             f"recipe.kl.reference = {path!r} has a vocabulary of {policy.vocab_size}, model.path "
-            "one of "
-            f"{trained.vocab_size}; give a model with the same tokenizer"
+            f"one of {trained.vocab_size}; give a model with the same tokenizer"
         )
     return Reference(policy, settings.coefficient, settings.estimator)
 
@@ -244,8 +241,7 @@ def read_teacher(
     if policy.vocab_size < vocab_size:
         raise UserError(
             f"{setting} = {path!r} has a vocabulary of {policy.vocab_size}, model.path one of "
-            f"{vocab_size}; give a "
-            "teacher with the same tokenizer"
+            f"{vocab_size}; give a teacher with the same tokenizer"
         )
     return HeldTeacher(Reference(policy, 0.0).logprobs, coefficient)
 

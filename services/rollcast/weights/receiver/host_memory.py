@@ -53,9 +53,8 @@ def in_host_memory(specs: tuple[BucketSpec, ...]) -> SharedSnapshot:
     if size > free:
         raise NoRoomError(
             f"weights.stage = host: a version of {size / 1e9:.1f} GB does not fit into the "
-            f"{free / 1e9:.1f} GB of "
-            "host memory that are free; give the generator's machine or pod more, or set it to "
-            "device"
+            f"{free / 1e9:.1f} GB of host memory that are free; give the generator's machine or "
+            "pod more, or set it to device"
         )
     file = os.memfd_create("rollcast-weights")
     os.ftruncate(file, size)

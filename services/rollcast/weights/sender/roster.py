@@ -291,8 +291,7 @@ class Roster:
         if announce.lm_head != self._lm_head:
             return SeatRefusal(
                 f"recipe.lm_head = {announce.lm_head!r} at the generator, {self._lm_head!r} at the "
-                "trainer; "
-                "give both the same run file"
+                "trainer; give both the same run file"
             )
         if announce.router_replay != self._router_replay:
             return SeatRefusal(
