@@ -105,8 +105,8 @@ class Curriculum:
 
     def pass_rate(self, prompt_id: str) -> float | None:
         """Return the mean reward of all graded rollouts of the prompt; None before the first."""
-        history = self._history.get(prompt_id)
-        return history.reward / history.graded if history and history.graded else None
+        reward, graded = self.counts(prompt_id)
+        return reward / graded if graded else None
 
     @property
     def is_exhausted(self) -> bool:

@@ -4,7 +4,7 @@ Input is hostile: sizes are bounded and lengths have to agree.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -22,8 +22,10 @@ from rollcast.rollouts.records import (
 from rollcast.rollouts.rollout_codec import (
     int_bytes,
     ints,
+    numbers,
     rollout_from_proto,
     rollout_to_proto,
+    same_fields,
     word,
 )
 from rollcast.rollouts.validation import check_group, check_task
@@ -33,9 +35,13 @@ from rollcast.wire.version import PolicyVersion
 MAX_MESSAGE_BYTES = 256 << 20
 """A group of 64 rollouts of 256k tokens; anything larger is damage or malice."""
 
-_PURPOSES = {Purpose.TRAIN: pb.PURPOSE_TRAIN, Purpose.EVAL: pb.PURPOSE_EVAL}
+_PURPOSES = numbers(Purpose, pb.Purpose)
 _SAME = ("sequence", "attempt", "incarnation", "dataset", "prompt_id", "eval_step", "hand_backs")
 """Fields that tasks and groups have in common and that travel as they are."""
+_SAME_IN_SAMPLING = tuple(item.name for item in fields(Sampling))
+_SAME_IN_GROUP = ("generator", "started_at", "finished_at")
+_SAME_IN_LENGTH = ("max_tokens", "interrupt_from", "interrupt_to", "answer_tokens", "seed")
+_SAME_IN_EPISODE = ("environment", "max_turns", "max_seconds")
 _Proto = TypeVar("_Proto", bound=Message)
 OnUnknown = Callable[[int], None]
 """Called with the number of unknown fields of a message that has some: a newer program wrote it."""
@@ -78,10 +84,8 @@ def encode_group(group: RolloutGroup) -> bytes:
     message = pb.RolloutGroup(
         **_shared_to_proto(group),
         num_rollouts=len(group.rollouts),
+        **same_fields(group, _SAME_IN_GROUP),
         first_version=group.first_version.to_proto(),
-        generator=group.generator,
-        started_at=group.started_at,
-        finished_at=group.finished_at,
     )
     return message.SerializeToString()
 
@@ -96,10 +100,8 @@ def decode_group(payload: bytes, on_unknown: OnUnknown = lambda _: None) -> Roll
         )
     group = RolloutGroup(
         **_shared(message),
+        **same_fields(message, _SAME_IN_GROUP),
         first_version=PolicyVersion.from_proto(message.first_version),
-        generator=message.generator,
-        started_at=message.started_at,
-        finished_at=message.finished_at,
     )
     check_group(group)
     return group
@@ -107,21 +109,20 @@ def decode_group(payload: bytes, on_unknown: OnUnknown = lambda _: None) -> Roll
 
 def _shared_to_proto(item: PromptTask | RolloutGroup) -> dict[str, Any]:
     """Fields that a task and its group have in common."""
-    return {name: getattr(item, name) for name in _SAME} | {
+    return same_fields(item, _SAME) | {
         "purpose": _PURPOSES[item.purpose],
         "prompt_token_ids": int_bytes(item.prompt_token_ids),
-        "sampling": pb.SamplingParameters(**asdict(item.sampling)),
+        "sampling": pb.SamplingParameters(**same_fields(item.sampling, _SAME_IN_SAMPLING)),
         "length_control": _length_to_proto(item.length),
         "rollouts": map(rollout_to_proto, item.rollouts),
     }
 
 
 def _shared(message: pb.PromptTask | pb.RolloutGroup) -> dict[str, Any]:
-    sampling = message.sampling
-    return {name: getattr(message, name) for name in _SAME} | {
+    return same_fields(message, _SAME) | {
         "purpose": word(_PURPOSES, message.purpose, "purpose"),
         "prompt_token_ids": ints(message.prompt_token_ids),
-        "sampling": Sampling(sampling.temperature, sampling.top_p, sampling.top_k, sampling.seed),
+        "sampling": Sampling(**same_fields(message.sampling, _SAME_IN_SAMPLING)),
         "length": _length(message.length_control),
         "rollouts": [rollout_from_proto(item) for item in message.rollouts],
     }
@@ -156,43 +157,31 @@ def _text(raw: bytes, name: str) -> str:
 
 def _length_to_proto(length: LengthBudget) -> pb.LengthControl:
     return pb.LengthControl(
-        max_tokens=length.max_tokens,
-        interrupt_from=length.interrupt_from,
-        interrupt_to=length.interrupt_to,
-        answer_tokens=length.answer_tokens,
+        **same_fields(length, _SAME_IN_LENGTH),
         phrase_token_ids=int_bytes(length.phrase),
         end_of_thinking_token_ids=int_bytes(length.end_of_thinking),
-        seed=length.seed,
     )
 
 
 def _length(message: pb.LengthControl) -> LengthBudget:
     return LengthBudget(
-        max_tokens=message.max_tokens,
-        interrupt_from=message.interrupt_from,
-        interrupt_to=message.interrupt_to,
-        answer_tokens=message.answer_tokens,
+        **same_fields(message, _SAME_IN_LENGTH),
         phrase=tuple(ints(message.phrase_token_ids).tolist()),
         end_of_thinking=tuple(ints(message.end_of_thinking_token_ids).tolist()),
-        seed=message.seed,
     )
 
 
 def _episode_to_proto(episode: EpisodeTask) -> pb.EpisodeTask:
     return pb.EpisodeTask(
-        environment=episode.environment,
+        **same_fields(episode, _SAME_IN_EPISODE),
         messages=episode.messages.encode(),
-        max_turns=episode.max_turns,
-        max_seconds=episode.max_seconds,
         answer=episode.answer.encode(),
     )
 
 
 def _episode(message: pb.EpisodeTask) -> EpisodeTask:
     return EpisodeTask(
-        environment=message.environment,
+        **same_fields(message, _SAME_IN_EPISODE),
         messages=_text(message.messages, "chat"),
-        max_turns=message.max_turns,
-        max_seconds=message.max_seconds,
         answer=_text(message.answer, "answer"),
     )

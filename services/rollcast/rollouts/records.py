@@ -286,10 +286,7 @@ class Rollout:
 
     @property
     def oldest_version(self) -> PolicyVersion | None:
-        return min(
-            (span.version for sequence in self.sequences for span in sequence.version_spans),
-            default=None,
-        )
+        return min(self.versions, default=None)
 
     def sequence_prompt(self, sequence: "Rollout | Branch", task_prompt: TokenIds) -> TokenIds:
         """[P] what one of its sequences was sampled after; `task_prompt` is the prompt
@@ -299,6 +296,14 @@ class Rollout:
             return sequence.prompt_token_ids
         episode_prompt = self.episode.prompt_token_ids if self.episode else None
         return task_prompt if episode_prompt is None else episode_prompt
+
+
+def loss_mask(sequence: Rollout | Branch) -> NDArray[np.bool_]:
+    """Return [L] of one token sequence, False on the forced and on the given tokens."""
+    mask = np.ones(len(sequence.token_ids), dtype=np.bool_)
+    for start, end in sequence.loss_masked:
+        mask[start:end] = False
+    return mask
 
 
 def _num_given(legs: tuple[Leg, ...]) -> int:

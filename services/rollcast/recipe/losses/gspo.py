@@ -9,7 +9,7 @@ from torch import Tensor
 from rollcast.config.losses.gspo import GspoLoss
 from rollcast.recipe.losses.clipped_surrogate import clipped_away, clipped_surrogate
 from rollcast.recipe.losses.loss import LossInputs, log_ratio, zero_without_loss
-from rollcast.recipe.ratios import overflows
+from rollcast.recipe.ratios import overflows, rollout_sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +45,10 @@ class Gspo:
     def _log_ratio(self, inputs: LossInputs) -> Tensor:
         """Return [T] log rho_i of each token's rollout."""
         token_log_ratio = log_ratio(inputs)
-        has_loss = inputs.weights > 0
-        num_rollouts = int(inputs.rollout.max()) + 1 if inputs.rollout.numel() else 0
-        totals = token_log_ratio.new_zeros(num_rollouts).index_add(
-            0, inputs.rollout, token_log_ratio
-        )
+        totals = rollout_sums(token_log_ratio, inputs.rollout)
         if self.length_normalised:
-            num_loss_tokens = has_loss.to(token_log_ratio.dtype)
-            lengths = token_log_ratio.new_zeros(num_rollouts).index_add(
-                0, inputs.rollout, num_loss_tokens
-            )
+            has_loss = (inputs.weights > 0).to(token_log_ratio.dtype)
+            lengths = rollout_sums(has_loss, inputs.rollout)
             # A rollout without loss tokens has the sum 0, and must not become 0 / 0.
             totals = totals / lengths.clamp(min=1)
         return totals[inputs.rollout]

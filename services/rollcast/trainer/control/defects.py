@@ -19,6 +19,7 @@ from rollcast.rollouts.records import (
     Sampling,
     StopReason,
     TokenIds,
+    loss_mask,
 )
 from rollcast.trainer.control.episode_defects import (
     MAX_GROUP_SECONDS,
@@ -283,9 +284,7 @@ def _certainty_defect(group: RolloutGroup) -> str | None:
     num_tokens = 0
     for rollout in group.rollouts:
         for sequence in rollout.sequences:
-            has_loss = np.ones(len(sequence.token_ids), dtype=np.bool_)
-            for start, end in sequence.loss_masked:
-                has_loss[start:end] = False
+            has_loss = loss_mask(sequence)
             if sequence.logprobs[has_loss].any():
                 return None
             num_tokens += int(has_loss.sum())

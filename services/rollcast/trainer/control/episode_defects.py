@@ -15,6 +15,7 @@ from rollcast.rollouts.records import (
     RolloutGroup,
     StopReason,
     TokenIds,
+    loss_mask,
 )
 
 MAX_GROUP_SECONDS = 7 * 86_400.0
@@ -151,9 +152,7 @@ def _mask_defect(
     """Given tokens and the phrase that ends thinking carry no loss, and only some environments take
     it from others.
     """
-    has_loss = np.ones(len(sequence.token_ids), dtype=np.bool_)
-    for start, end in sequence.loss_masked:
-        has_loss[start:end] = False
+    has_loss = loss_mask(sequence)
     is_sampled = np.ones(len(sequence.token_ids), dtype=np.bool_)
     for leg in sequence.legs:
         if leg.kind is LegKind.PHRASE:

@@ -31,12 +31,7 @@ from rollcast.recipe.losses.loss import (
     objective,
 )
 from rollcast.recipe.ratios import ratio_sums
-from rollcast.recipe.regularisation import (
-    Estimator,
-    kl_terms,
-    overflowing_kl_tokens,
-    weighted_entropy,
-)
+from rollcast.recipe.regularisation import Estimator, kl_terms, overflowing_kl_tokens
 from rollcast.trainer.learner.adapters import adapters_off
 from rollcast.trainer.learner.attention import kernel_in_use, preferring
 from rollcast.trainer.learner.batch import MicroBatch
@@ -253,7 +248,8 @@ class Learner:
             penalty = (weights * batch.kl_factors.to(weights.dtype) * terms).sum()
             total = total - self.reference.coefficient * penalty
         if self.entropy_bonus:
-            bonus = weighted_entropy(entropy, weights * batch.entropy_factors.to(weights.dtype))
+            # sum_t w_t H_t, with each prompt's factor
+            bonus = (weights * batch.entropy_factors.to(weights.dtype) * entropy).sum()
             total = total + self.entropy_bonus * bonus
         return total, kl
 
