@@ -18,7 +18,7 @@ from rollcast.telemetry.host_memory import free_bytes
 from rollcast.weights.plan.manifest import BucketSpec, ManifestError, manifest_from_proto
 from rollcast.weights.plan.page_locked import lock_pages
 from rollcast.weights.plan.snapshot import Snapshot, memory_bytes
-from rollcast.weights.transport.process_group import NoRoomError
+from rollcast.weights.transport.errors import NoRoomError
 from rollcast.wire import weights_pb2
 
 

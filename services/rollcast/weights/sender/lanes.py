@@ -25,9 +25,10 @@ import torch
 from rollcast.config.out_of_memory import OutOfMemory, out_of_memory
 from rollcast.telemetry.logging import get_logger
 from rollcast.weights.sender.staging import StagingSlots
+from rollcast.weights.transport.errors import NoRoomError
 from rollcast.weights.transport.group_worker import GroupWorker
 from rollcast.weights.transport.lane_transfer import send
-from rollcast.weights.transport.process_group import GroupAddress, NoRoomError, WeightGroup
+from rollcast.weights.transport.process_group import GroupAddress, WeightGroup
 from rollcast.wire.version import PolicyVersion
 
 

@@ -112,11 +112,16 @@ class Publisher:
         self._epoch: Epoch | None = None
         self._rounds = EpochRounds(
             settings=weights,
-            host=rpc.host,
-            device=device,
-            backend=self._backend,
+            make_epoch=partial(
+                Epoch,
+                device=device,
+                backend=self._backend,
+                host=rpc.host,
+                settings=weights,
+                lanes=lanes,
+            ),
             buckets=self._buckets,
-            lanes=lanes,
+            num_lanes=lanes.count,
             slots=slots,
             staging=self._staging,
             membership=self._membership,

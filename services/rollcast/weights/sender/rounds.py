@@ -8,9 +8,7 @@ owes its answer for too long is fenced.
 """
 
 import time
-from collections.abc import Sequence
-
-import torch
+from collections.abc import Callable, Sequence
 
 from rollcast.config.connections import Weights
 from rollcast.config.out_of_memory import OutOfMemory
@@ -25,12 +23,11 @@ from rollcast.weights.plan.manifest import (
     total_bytes,
 )
 from rollcast.weights.sender.epoch import Epoch
-from rollcast.weights.sender.lanes import Lanes
 from rollcast.weights.sender.membership import Membership
 from rollcast.weights.sender.roster import Seat
 from rollcast.weights.sender.staging import Staging, StagingSlots
 from rollcast.weights.sender.wake import Wake
-from rollcast.weights.transport.process_group import Backend, RendezvousStore
+from rollcast.weights.transport.process_group import RendezvousStore
 
 FAULT_CHECK_SECONDS = 0.1
 """Interval of looking for faults."""
@@ -45,23 +42,21 @@ class EpochRounds:
         self,
         *,
         settings: Weights,
-        host: str,
-        device: torch.device,
-        backend: Backend,
+        make_epoch: Callable[..., Epoch],
         buckets: Sequence[BucketSpec],
-        lanes: Lanes,
+        num_lanes: int,
         slots: StagingSlots,
         staging: Staging,
         membership: Membership,
         exporter: Exporter,
         wake: Wake,
     ) -> None:
-        """host: as generators and other ranks reach the store. slots: of rank 0."""
+        """make_epoch: of a number and seats, with its `store`. num_lanes: of trainer ranks. slots:
+        of rank 0.
+        """
         self._settings = settings
-        self._host = host
-        self._device = device
-        self._backend = backend
-        self._lanes = lanes
+        self._make_epoch = make_epoch
+        self._num_lanes = num_lanes
         self._slots = slots
         self._staging = staging
         self._membership = membership
@@ -82,17 +77,7 @@ class EpochRounds:
         with self._wake.changed:
             for seats in groups:
                 self._epochs_made += 1
-                epoch = Epoch(
-                    self._epochs_made,
-                    seats,
-                    device=self._device,
-                    backend=self._backend,
-                    host=self._host,
-                    store=store,
-                    settings=self._settings,
-                    lanes=self._lanes,
-                )
-                epochs.append(epoch)
+                epochs.append(self._make_epoch(self._epochs_made, seats, store=store))
             self._exporter.set(wire_metrics.WEIGHT_EPOCH, self._epochs_made)
         self._wait_for_answers(epochs, self._settings.opening_timeout_seconds, "join")
         broken = [
@@ -118,7 +103,7 @@ class EpochRounds:
         own_seconds bounds rank 0's part, and again the parts of other ranks, which may be slower. A
         seat that has not answered `apply_seconds` after that is fenced.
         """
-        other_lanes_seconds = own_seconds if self._lanes.count > 1 else 0.0
+        other_lanes_seconds = own_seconds if self._num_lanes > 1 else 0.0
         is_opening = phase == "join"
         for epoch in epochs:
             epoch.work.add_done_callback(lambda _: self._wake.notify())

@@ -32,12 +32,8 @@ import torch
 
 from rollcast.config.out_of_memory import is_out_of_memory
 from rollcast.telemetry.logging import get_logger
-from rollcast.weights.transport.process_group import (
-    GroupAddress,
-    GroupError,
-    NoRoomError,
-    WeightGroup,
-)
+from rollcast.weights.transport.errors import GroupError, NoRoomError
+from rollcast.weights.transport.process_group import GroupAddress, WeightGroup
 
 Result = TypeVar("Result")
 

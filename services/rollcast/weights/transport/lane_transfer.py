@@ -20,7 +20,8 @@ from rollcast.weights.plan.manifest import PIECE_BYTES, BucketSpec
 from rollcast.weights.plan.shards import shard_segments
 from rollcast.weights.plan.snapshot import Snapshot
 from rollcast.weights.transport.checksum import ChecksumBeside, signed_word
-from rollcast.weights.transport.process_group import PIECES_IN_FLIGHT, GroupError, WeightGroup
+from rollcast.weights.transport.errors import GroupError
+from rollcast.weights.transport.process_group import PIECES_IN_FLIGHT, WeightGroup
 from rollcast.weights.transport.turns import LaneTurns
 from rollcast.wire.version import PolicyVersion
 
