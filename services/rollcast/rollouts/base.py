@@ -121,6 +121,11 @@ class Claimed:
     first_version: PolicyVersion
     """The recorded one: of the rollouts handed back, else of the weights at the claim."""
 
+    @property
+    def entry(self) -> tuple[Purpose, str]:
+        """Its place on the task streams."""
+        return self.task.purpose, self.stream_id
+
     def handed_back(self, task: PromptTask) -> PromptTask:
         """Return `task` as its next owner gets it: same attempt, one more hand-back, first version
         of its tokens.

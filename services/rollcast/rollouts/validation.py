@@ -99,10 +99,8 @@ def check_group(group: RolloutGroup) -> None:
         oldest = rollout.oldest_version
         _require(
             oldest is None or group.first_version <= oldest,
-            (
-                f"rollout {rollout.index} holds tokens of {oldest}, older than the group's first "
-                "version"
-            ),
+            f"rollout {rollout.index} holds tokens of {oldest}, older than the group's first "
+            "version",
         )
 
 

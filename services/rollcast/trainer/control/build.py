@@ -6,11 +6,10 @@ state (of the checkpoint) -> reporter -> intake -> pipeline -> examiner, fleet, 
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from rollcast.config.distillation import EndpointTeacher
 from rollcast.config.run import RunConfig
-from rollcast.recipe.schedule import make_schedule
+from rollcast.recipe.schedule import Schedule, make_schedule
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
 from rollcast.runfolder.run_secrets import secret_place
@@ -105,11 +104,20 @@ def _fleet(
     learners: LearnerGroup,
     make_publisher: Callable[[OnRemoved], Publisher],
     stop_requested: Callable[[], bool],
-    *parts: Any,
+    state: TrainerState,
+    queue: TrainerQueue,
+    reporter: Reporter,
+    schedule: Schedule,
+    intake: Intake,
+    pacing: Pacing,
 ) -> Fleet:
-    """`parts`: the first fields of `Fleet`, which it shares with others."""
     return Fleet(
-        *parts,
+        state,
+        queue,
+        reporter,
+        schedule,
+        intake,
+        pacing,
         settings=config.weights,
         # The hours of a shared GPU are counted once, as the trainer's.
         devices_each=0 if config.local.shares_gpu else config.generator.tensor_parallel,

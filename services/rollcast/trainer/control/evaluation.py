@@ -55,16 +55,12 @@ class EvaluationPlan:
 
 def evaluation_plans(tasks: Tasks, checkpoint_every_steps: int) -> tuple[EvaluationPlan, ...]:
     """The curve's plan first, then those of the downstream sets."""
-    weights = (
-        {mixture_part.dataset.name: mixture_part.weight for mixture_part in tasks.parts}
-        if len(tasks.parts) > 1
-        else {}
-    )
+    weights = {part.dataset.name: part.weight for part in tasks.parts}
     curve = EvaluationPlan(
         tasks.dataset.name,
         tasks.evaluation.every_steps,
         tasks.evaluation.rollouts_per_prompt,
-        weights,
+        weights if len(tasks.parts) > 1 else {},
     )
     return curve, *(
         EvaluationPlan(

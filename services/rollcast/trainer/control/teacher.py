@@ -162,12 +162,9 @@ class TeacherClient:
             f"server, or {setting} in the run file"
         )
         failure = self._last_failure
-        is_outage = (
-            failure is not None
-            and failure.outcome in PASSING_OUTCOMES
-            and not failure.is_own_mistake
-        )
-        return PassingError(sentence) if is_outage else UserError(sentence)
+        if failure is None or failure.is_own_mistake or failure.outcome not in PASSING_OUTCOMES:
+            return UserError(sentence)
+        return PassingError(sentence)
 
     async def _ask_group(self, group: RolloutGroup) -> TeacherLogprobs:
         prompt = group.prompt_token_ids

@@ -56,9 +56,8 @@ def export_batch_statistics(exporter: Exporter, groups: Sequence[RolloutGroup]) 
     exporter.set(trainer_metrics.TRUNCATION_RATIO, statistics["truncation_ratio"])
     exporter.set(trainer_metrics.INTERRUPTED_RATIO, statistics["interrupted_ratio"])
     exporter.set(trainer_metrics.COMPLETION_TOKENS_MEAN, statistics["completion_tokens_mean"])
-    exporter.add(
-        trainer_metrics.TRUNCATED_MATCHES, truncated_matches(rollouts), purpose=Purpose.TRAIN
-    )
+    matches = truncated_matches(rollouts)
+    exporter.add(trainer_metrics.TRUNCATED_MATCHES, matches, purpose=Purpose.TRAIN)
     return statistics
 
 

@@ -12,13 +12,13 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import cast
 
 import torch
-import transformers
 from huggingface_hub import snapshot_download, split_torch_state_dict_into_shards
 from safetensors import SafetensorError
 from safetensors.torch import save_file
@@ -26,10 +26,11 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME
 
-from rollcast.config.errors import UserError, refused_by_the_world
+from rollcast.config.errors import refused_by_the_world
 from rollcast.config.model import Model
 from rollcast.config.own_part import OwnPart
 from rollcast.memory.host import EXPORT_FILE_BYTES
+from rollcast.trainer.learner.architecture import whole_config
 from rollcast.trainer.learner.model import Policy
 from rollcast.trainer.learner.quantised_files import dequantise
 from rollcast.trainer.learner.stored_model import StoredModel, read_whole, stored_model
@@ -124,17 +125,12 @@ class Export:
             # The other ranks go on in the same collectives, and would hang without this one.
             for _ in gathered:
                 pass
-            raise self._write_error(_disk_error(error)) from error
-
-    def _write_error(self, error: OSError) -> UserError:
-        reason = error.strerror or error
-        return refused_by_the_world(
-            error,
-            (
-                f"export folder {self._folder} cannot be written ({reason}); free space or choose "
-                "another"
-            ),
-        )
+            refusal = _disk_error(error)
+            raise refused_by_the_world(
+                refusal,
+                f"export folder {self._folder} cannot be written ({refusal.strerror or refusal}); "
+                "free space or choose another",
+            ) from error
 
     def _gather_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Each weight under Transformers' name, in the model's dtype on the host; one weight at a
@@ -180,9 +176,8 @@ class Export:
         )
         for stored in chain(trained, rest):
             buffered_tensors |= stored
-            for file in [
-                file for file, names in waiting.items() if names <= buffered_tensors.keys()
-            ]:
+            full = [file for file, names in waiting.items() if names <= buffered_tensors.keys()]
+            for file in full:
                 save_file(
                     {name: buffered_tensors.pop(name) for name in waiting.pop(file)},
                     self._partial / file,
@@ -205,18 +200,12 @@ class Export:
             name: (buffer.shape, buffer.dtype) for name, buffer in self._policy.stored_buffers()
         }
         shapes: dict[str, Tensor] = {}
+        empty = partial(torch.empty, device="meta")
         for name, (shape, dtype) in shapes_and_dtypes.items():
-            stored = self._stored_tensors(
-                name, torch.empty(shape, dtype=dtype, device="meta"), source
-            )
-            shapes |= {
-                key: torch.empty(stored_tensor.shape, dtype=dtype, device="meta")
-                for key, stored_tensor in stored.items()
-            }
-        for name, tensor in self._rest(source).items():
-            shapes[name] = torch.empty(
-                tensor.get_shape(), dtype=self._rest_dtype(tensor), device="meta"
-            )
+            stored = self._stored_tensors(name, empty(shape, dtype=dtype), source)
+            shapes |= {key: empty(tensor.shape, dtype=dtype) for key, tensor in stored.items()}
+        for name, rest in self._rest(source).items():
+            shapes[name] = empty(rest.get_shape(), dtype=self._rest_dtype(rest))
         return shapes
 
     def _rest(self, source: StoredModel) -> dict[str, Slices]:
@@ -237,9 +226,7 @@ class Export:
         """
         settings = self._settings
         self._copy_from_source()
-        config = transformers.AutoConfig.from_pretrained(
-            settings.path, trust_remote_code=settings.trust_remote_code
-        )
+        config = whole_config(settings)
         for part_config in (config, config.get_text_config()):
             part_config.dtype = settings.dtype
             if hasattr(part_config, "quantization_config"):  # the exported weights are not
@@ -253,10 +240,8 @@ class Export:
             not source.is_dir()
         ):  # fetched when the run began, so it is cached even without a network
             source = Path(snapshot_download(self._settings.path, ignore_patterns=[*WEIGHTS, "*/*"]))
-        for path in [
-            *source.iterdir(),
-            *(path for name in FOLDERS for path in (source / name).glob("*")),
-        ]:
+        folders = [source, *(source / name for name in FOLDERS)]
+        for path in (path for folder in folders for path in folder.glob("*")):
             is_wanted = any(path.match(pattern) for pattern in patterns)
             if path.is_file() and is_wanted and not any(path.match(pattern) for pattern in WEIGHTS):
                 target = self._partial / path.relative_to(source)

@@ -231,16 +231,14 @@ class LearnerGroup:
 
         Raises UserError if it does not fit.
         """
-        controller: dict[str, Any] = self._order(CommandKind.RESTORE, str(checkpoint))
-        return controller
+        return dict(self._order(CommandKind.RESTORE, str(checkpoint)))
 
     def take_weights(self, checkpoint: Place) -> dict[str, Any]:
         """Begin with another run's weights; return its controller's state.
 
         Raises UserError if they do not fit.
         """
-        controller: dict[str, Any] = self._order(CommandKind.TAKE_WEIGHTS, str(checkpoint))
-        return controller
+        return dict(self._order(CommandKind.TAKE_WEIGHTS, str(checkpoint)))
 
     def export(self, folder: Path) -> None:
         """Write the weights as a Hugging Face folder, adapters as PEFT's.

@@ -13,6 +13,7 @@ from torch.distributed.distributed_c10d import _set_pg_timeout
 from torch.distributed.rendezvous import rendezvous
 
 from rollcast.config.errors import PassingError, UserError
+from rollcast.config.services import Trainer
 from rollcast.telemetry.failure_reason import deepest_error
 from rollcast.telemetry.gpus import expected_gpus, unusable
 
@@ -64,6 +65,17 @@ class Ranks:
     def leave(self) -> None:
         """Give up the process group; no collective may follow."""
         dist.destroy_process_group()
+
+
+def join_as_set(settings: Trainer) -> Ranks:
+    """`join_ranks` with the trainer's settings, on the core that they give this rank."""
+    if settings.cpu is not None:
+        os.sched_setaffinity(0, {settings.cpu + int(os.environ.get("RANK", "0"))})
+    return join_ranks(
+        timeout_seconds=settings.collective_timeout_seconds,
+        threads=settings.threads,
+        shard_ranks=settings.shard_ranks,
+    )
 
 
 def join_ranks(

@@ -20,12 +20,12 @@ from torch.distributed.tensor import DTensor
 from transformers.utils.logging import disable_progress_bar
 
 from rollcast.config.errors import UserError, refused_by_the_world
-from rollcast.config.model import Model, check_folder
+from rollcast.config.model import TEXT_MODELS, Model, check_folder
 from rollcast.config.out_of_memory import is_out_of_memory
 from rollcast.config.recipe import KlPenalty, Recipe
 from rollcast.config.services import Trainer
 from rollcast.trainer.learner.adapters import add_adapters, make_adapters, without_adapters
-from rollcast.trainer.learner.architecture import has_other_parts, skeleton
+from rollcast.trainer.learner.architecture import skeleton, whole_config
 from rollcast.trainer.learner.layers import COMPILER
 from rollcast.trainer.learner.learner import Reference
 from rollcast.trainer.learner.model import Policy, shard_policy
@@ -141,7 +141,8 @@ def _check_base(settings: Model, causal_lm: Any) -> None:
     """Raises Unsupported if vLLM would read another base from the files of `model.path` than the
     trainer does.
     """
-    if has_other_parts(settings):  # vLLM does not know the text model by the names of the whole one
+    # vLLM does not know the text model by the names of the whole one.
+    if whole_config(settings).model_type in TEXT_MODELS:
         raise Unsupported(
             "has more parts than its text model (model.lora)", "give its text model alone"
         )

@@ -140,13 +140,8 @@ class WeightMember:
             return False, "waiting for weights of the trainer"
         lag_steps = 0 if self._announced is None else self._announced.step - self.version.step
         if lag_steps > max_staleness:
-            return (
-                False,
-                (
-                    f"holds version {self.version}, {lag_steps} steps behind the trainer; at most "
-                    f"{max_staleness} do"
-                ),
-            )
+            behind = f"{lag_steps} steps behind the trainer; at most {max_staleness} do"
+            return False, f"holds version {self.version}, {behind}"
         return True, f"holds version {self.version}"
 
     async def run(self) -> None:

@@ -19,7 +19,7 @@ import torch
 from rollcast.config.connections import Weights
 from rollcast.config.out_of_memory import OutOfMemory
 from rollcast.weights.plan.manifest import Manifest, manifest_to_proto
-from rollcast.weights.sender.lanes import Lanes, no_room_to_send, send_slot
+from rollcast.weights.sender.lanes import LaneOrder, Lanes, no_room_to_send, send_slot
 from rollcast.weights.sender.roster import Roster, Seat
 from rollcast.weights.sender.staging import StagingSlots
 from rollcast.weights.transport.errors import NoRoomError
@@ -71,7 +71,7 @@ class Epoch:
             seat.send(weights_pb2.FromTrainer(join=join))
             join.rank += seat.num_workers
         address = GroupAddress.from_join(join, lane=0, rank=0, backend=backend)
-        lanes.open(address)
+        lanes.order(LaneOrder(number, address=address))
         self._lanes = lanes
         # Rank 0 runs on the store's own machine, where `host` may not be reachable.
         self.worker = GroupWorker(replace(address, store_host=store.host), device)
@@ -85,13 +85,13 @@ class Epoch:
         for seat in self.seats:
             seat.answer = None
             seat.send(weights_pb2.FromTrainer(publish=publish))
-        self._lanes.send(self.number, slot, manifest.version)
+        self._lanes.order(LaneOrder(self.number, slot=slot, version=manifest.version))
         self.work = self.worker.submit(partial(send_slot, slots, slot, manifest.version))
 
     def drop(self, slots: StagingSlots) -> None:
         """Close every lane; `slots` are rank 0's."""
         slots.let_go(self.worker)
-        self._lanes.drop(self.number)
+        self._lanes.order(LaneOrder(self.number))
 
     def give_up(self, reason: str) -> None:
         """Stop waiting for rank 0's part: a member is lost, or it does not end and its thread is

@@ -338,7 +338,7 @@ class Publisher:
         at_once = pieces_at_once(self._lanes.count)
         for first in range(0, len(late_joiners), at_once):
             # The others join after the update that waits.
-            if first and self._sharing.is_awaited:
+            if first and self._sharing.is_held:
                 break
             still_joining = self._roster.still_joining(late_joiners[first : first + at_once])
             groups = self._rounds.open([[seat] for seat in still_joining], self._store)

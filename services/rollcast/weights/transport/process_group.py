@@ -84,6 +84,10 @@ class GroupAddress:
             opening_seconds=join.opening_timeout_seconds,
         )
 
+    def error(self, reason: str) -> GroupError:
+        """The error with which the group ends."""
+        return GroupError(f"epoch {self.epoch}, lane {self.lane}: {reason}")
+
 
 def backend_for(
     device: torch.device,
@@ -163,7 +167,7 @@ class WeightGroup:
             self._open(time.monotonic() + max(0.0, address.opening_seconds - waited))
         except (RuntimeError, ValueError) as error:
             self.close()
-            raise self._error(f"rendezvous failed: {_first_line(error)}") from error
+            raise self.address.error(f"rendezvous failed: {_first_line(error)}") from error
 
     @property
     def in_flight(self) -> int:
@@ -186,12 +190,12 @@ class WeightGroup:
         Raises GroupError.
         """
         if self._abandoned.is_set():
-            raise self._error("abandoned")
+            raise self.address.error("abandoned")
         try:
             # Kept until it is over: an aborted kernel may write until the abort has ended.
             self._in_flight.append((self._group.broadcast(piece, 0, timeout=self._timeout), piece))
         except RuntimeError as error:
-            raise self._error(f"broadcast failed: {_first_line(error)}") from error
+            raise self.address.error(f"broadcast failed: {_first_line(error)}") from error
 
     def finish(self) -> None:
         """Wait for the oldest piece that was begun. Raises GroupError.
@@ -201,7 +205,7 @@ class WeightGroup:
         try:
             self._wait(self._in_flight[0][0], self.address.timeout_seconds)
         except RuntimeError as error:
-            raise self._error(f"broadcast failed: {_first_line(error)}") from error
+            raise self.address.error(f"broadcast failed: {_first_line(error)}") from error
         self._in_flight.popleft()
 
     def broadcast(self, piece: torch.Tensor) -> None:
@@ -334,9 +338,6 @@ class WeightGroup:
             time.sleep(0.0002)
         # Raises what is_completed has found; otherwise orders the stream after the collective.
         work.wait()
-
-    def _error(self, reason: str) -> GroupError:
-        return GroupError(f"epoch {self.address.epoch}, lane {self.address.lane}: {reason}")
 
 
 def _first_line(error: Exception) -> str:
