@@ -50,7 +50,7 @@ from rollcast.trainer.learner.checkpoint import (
     damage_message,
 )
 from rollcast.trainer.learner.group import LearnerGroup
-from rollcast.trainer.learner.ranks import join_as_set, lost_rank
+from rollcast.trainer.learner.ranks import join_configured_ranks, lost_rank
 
 LAST_READING_SECONDS = 30.0
 """How long the trainer waits at its end for the readers of /metrics, which may not come again."""
@@ -82,7 +82,7 @@ def serve(config: RunConfig, *, resume: bool, step: int | None = None) -> int:
     config = config.model_copy(update={"recipe": with_digests(config.recipe)})
     if (sentence := why_not_registered()) is not None:
         log.warning(sentence)
-    ranks = join_as_set(config.trainer)
+    ranks = join_configured_ranks(config.trainer)
     try:
         learners = LearnerGroup.build(config, ranks)
         if ranks.rank > 0:

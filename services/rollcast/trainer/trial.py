@@ -36,7 +36,7 @@ if __name__ == "__main__":
 with pause_garbage_collection():
     from rollcast.trainer.learner.batch import TrainingSequence, denominator, plan_micro_batches
     from rollcast.trainer.learner.group import build_learner
-    from rollcast.trainer.learner.ranks import Ranks, join_as_set
+    from rollcast.trainer.learner.ranks import Ranks, join_configured_ranks
 
 
 def time_update(
@@ -110,7 +110,7 @@ def main() -> int:
     configure_logging("trial")
     try:
         config = load_run_config(arguments.config)
-        ranks = join_as_set(config.trainer)
+        ranks = join_configured_ranks(config.trainer)
         try:
             tried = read_record(arguments.trial, TrialRecord).completions
             update_record = time_update(config.model, config.recipe, config.trainer, ranks, tried)

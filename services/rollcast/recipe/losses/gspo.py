@@ -7,42 +7,25 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from rollcast.config.losses.gspo import GspoLoss
-from rollcast.recipe.losses.clipped_surrogate import clipped_away, clipped_surrogate
-from rollcast.recipe.losses.loss import LossInputs, log_ratio, zero_without_loss
-from rollcast.recipe.ratios import overflows, rollout_sums
+from rollcast.recipe.losses.clipped_surrogate import ClippedSurrogate
+from rollcast.recipe.losses.loss import LossInputs, log_ratio
+from rollcast.recipe.ratios import rollout_sums
 
 
 @dataclass(frozen=True, slots=True)
-class Gspo:
+class Gspo(ClippedSurrogate):
     """GSPO: Eq (3) with one ratio per rollout, rho_i = (pi_train(y_i) / pi_gen(y_i)) ^ (1 / |y_i|),
     over loss tokens.
 
     ScaleRL prints rho_i without the exponent, but its clip scale (3e-3 / 4e-3, A.17.3) only makes
     sense with it, as in the GSPO paper (arXiv 2507.18071); `length_normalised` False is the printed
     form. An episode has one ratio for each of its training sequences, over the sampled tokens of
-    that sequence.
+    that sequence. So all tokens of a rollout are clipped, or none.
     """
 
-    clip_low: float
-    clip_high: float
     length_normalised: bool = True
 
-    def terms(self, inputs: LossInputs) -> Tensor:
-        return zero_without_loss(
-            clipped_surrogate(
-                self._log_ratio(inputs), inputs.advantages, self.clip_low, self.clip_high
-            ),
-            inputs,
-        )
-
-    def overflowing_tokens(self, inputs: LossInputs) -> Tensor:
-        return overflows(self._log_ratio(inputs), inputs.advantages) & (inputs.weights > 0)
-
-    def clipped_tokens(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
-        """All tokens of a rollout, or none, by the rollout's ratio."""
-        return clipped_away(self._log_ratio(inputs), inputs, self.clip_low, self.clip_high)
-
-    def _log_ratio(self, inputs: LossInputs) -> Tensor:
+    def log_ratio(self, inputs: LossInputs) -> Tensor:
         """Return [T] log rho_i of each token's rollout."""
         token_log_ratio = log_ratio(inputs)
         totals = rollout_sums(token_log_ratio, inputs.rollout)

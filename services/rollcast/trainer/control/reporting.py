@@ -60,13 +60,13 @@ class Reporter:
     max_bytes: int
     """Bytes of finished groups in Redis above which nothing is dispatched."""
     _exported_totals: dict[tuple[str, ...], float] = field(default_factory=dict)
-    _served_at: float = 0.0
     _warned_at: dict[str, float] = field(default_factory=dict)
     _staleness: dict[int, int] = field(default_factory=dict)
     _batch_statistics: dict[str, float] = field(default_factory=dict)
     _batch_environment_metrics: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._served_at = 0.0
         self._metric_means = MetricMeans()
         self._series = EvaluationSeries(self._exporter)
 

@@ -10,6 +10,7 @@ neither on W nor on the cut into micro-batches.
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import cast
 
 import torch
@@ -48,6 +49,7 @@ from rollcast.trainer.learner.step_sums import (
 from rollcast.trainer.learner.teacher import HeldTeacher
 
 
+@dataclass(eq=False)
 class Reference:
     """The reference policy of a KL penalty: frozen, in the model's dtype, sharded like the trained
     policy.
@@ -56,12 +58,11 @@ class Reference:
     published: a resumed run reads it from its folder again.
     """
 
-    def __init__(self, policy: Policy, coefficient: float, estimator: Estimator = "k3") -> None:
-        self.policy = policy
-        self.coefficient = coefficient
-        """Coefficient of the KL penalty in the objective."""
-        self.estimator: Estimator = estimator
-        """Which estimate is reported."""
+    policy: Policy
+    coefficient: float
+    """Coefficient of the KL penalty in the objective."""
+    estimator: Estimator = "k3"
+    """Which estimate is reported."""
 
     def logprobs(self, batch: DeviceBatch) -> Tensor:
         """Return [T] log pi_ref of the targets, without gradient. Collective."""
@@ -77,49 +78,45 @@ class Reference:
         return cast(Tensor, logprobs)
 
 
+@dataclass(eq=False)
 class Learner:
     """Holds the sharded policy and its optimizer on one rank. Every method is collective."""
 
-    def __init__(
-        self,
-        policy: Policy,
-        *,
-        optimizer_settings: Optimizer,
-        loss: Loss,
-        ranks: Ranks,
-        reference: Reference | None = None,
-        teacher: HeldTeacher | None = None,
-        entropy_bonus: float = 0.0,
-        corrections: Corrections = NO_CORRECTIONS,
-        attention: AttentionKernel = "auto",
-        packing: bool = False,
-    ) -> None:
-        """`reference`: the policy that a KL penalty pulls towards. `teacher`: its log-probs are
-        part of the advantages. None and 0.0 cost nothing. `packing`: the policies were read for
-        packed sequences."""
-        self.policy = policy
-        self.optimizer_settings = optimizer_settings
-        self.loss = loss
-        self.ranks = ranks
-        self.reference = reference
-        self.teacher = teacher
-        self.entropy_bonus = entropy_bonus
-        self.corrections = corrections
-        self.attention = attention
-        self.packing = packing
+    policy: Policy
+    _: KW_ONLY
+    optimizer_settings: Optimizer
+    loss: Loss
+    ranks: Ranks
+    reference: Reference | None = None
+    """The policy that a KL penalty pulls towards. None costs nothing."""
+    teacher: HeldTeacher | None = None
+    """The teacher whose log-probs are part of the advantages. None costs nothing."""
+    entropy_bonus: float = 0.0
+    """Coefficient of the entropy in the objective. 0.0 costs nothing."""
+    corrections: Corrections = NO_CORRECTIONS
+    attention: AttentionKernel = "auto"
+    packing: bool = False
+    """Whether the policies were read for packed sequences."""
+    updates: int = field(default=0, init=False)
+    """Optimizer steps made: the position in the warm-up."""
+
+    def __post_init__(self) -> None:
+        policy = self.policy
         self.attention_kernel = kernel_in_use(
-            policy.causal_lm.config, dtype=policy.dtype, device=ranks.device, preferred=attention
+            policy.causal_lm.config,
+            dtype=policy.dtype,
+            device=self.ranks.device,
+            preferred=self.attention,
         )
         """Name of the kernel that computes attention."""
-        self.updates = 0
-        """Optimizer steps made: the position in the warm-up."""
         self.weights = [weight for _, weight in policy.trained_weights()]
+        settings = self.optimizer_settings
         self.optimizer = torch.optim.AdamW(
             self.weights,
-            lr=optimizer_settings.learning_rate,
-            betas=optimizer_settings.betas,
-            eps=optimizer_settings.epsilon,
-            weight_decay=optimizer_settings.weight_decay,
+            lr=settings.learning_rate,
+            betas=settings.betas,
+            eps=settings.epsilon,
+            weight_decay=settings.weight_decay,
             fused=True,
         )
 

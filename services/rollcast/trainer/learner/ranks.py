@@ -67,7 +67,7 @@ class Ranks:
         dist.destroy_process_group()
 
 
-def join_as_set(settings: Trainer) -> Ranks:
+def join_configured_ranks(settings: Trainer) -> Ranks:
     """`join_ranks` with the trainer's settings, on the core that they give this rank."""
     if settings.cpu is not None:
         os.sched_setaffinity(0, {settings.cpu + int(os.environ.get("RANK", "0"))})
