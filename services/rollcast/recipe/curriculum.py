@@ -103,6 +103,11 @@ class Curriculum:
         """Prompts removed for good."""
         return len(self._removed)
 
+    def pass_rate(self, prompt_id: str) -> float | None:
+        """Return the mean reward of all graded rollouts of the prompt; None before the first."""
+        reward, graded = self.counts(prompt_id)
+        return reward / graded if graded else None
+
     @property
     def is_exhausted(self) -> bool:
         """Every prompt is removed."""

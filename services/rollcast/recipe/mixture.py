@@ -85,6 +85,10 @@ class MixtureCurriculum:
         """
         return self._curriculum_by_prompt[prompt_id].counts(prompt_id)
 
+    def pass_rate(self, prompt_id: str) -> float | None:
+        """Return the mean reward of all graded rollouts of the prompt; None before the first."""
+        return self._curriculum_by_prompt[prompt_id].pass_rate(prompt_id)
+
     def draw(self) -> str | None:
         """Return the next prompt id, or None when every prompt is removed."""
         weights = list(self._weights.values())

@@ -151,8 +151,7 @@ def main() -> int:
     answers = sys.stdout
 
     def answer(**content: str) -> None:
-        answers.write(json.dumps(content) + "\n")
-        answers.flush()
+        print(json.dumps(content), file=answers, flush=True)
 
     with contextlib.redirect_stdout(sys.stderr):
         for setting in recipe.own_parts:

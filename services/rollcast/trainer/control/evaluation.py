@@ -337,15 +337,12 @@ def _weighted_mean(
     """
     total = sum(weights.values())
     shares = {name: weight / total for name, weight in weights.items()}
+    errors = {name: point.standard_error for name, point in parts.items()}
+    errors_new_prompts = {name: point.standard_error_new_prompts for name, point in parts.items()}
     return replace(
         overall_point,
         environment_reward=None,
         pass_rate=sum(share * parts[name].pass_rate for name, share in shares.items()),
-        standard_error=weighted_standard_error(
-            shares, {name: part_point.standard_error for name, part_point in parts.items()}
-        ),
-        standard_error_new_prompts=weighted_standard_error(
-            shares,
-            {name: part_record.standard_error_new_prompts for name, part_record in parts.items()},
-        ),
+        standard_error=weighted_standard_error(shares, errors),
+        standard_error_new_prompts=weighted_standard_error(shares, errors_new_prompts),
     )

@@ -136,9 +136,9 @@ class Reporter:
     def _count_by_bias(self, outcome: str, prompt_id: str) -> None:
         decile = str(self._prompts.length_decile(prompt_id))
         self._exporter.add(trainer_metrics.GROUPS_BY_DECILE, outcome=outcome, decile=decile)
-        reward, graded = self._state.curriculum.counts(prompt_id)
+        pass_rate = self._state.curriculum.pass_rate(prompt_id)
         # Groups are counted by the quarter of the past pass rate of their prompt.
-        quarter = str(min(3, int(reward / graded * 4))) if graded else "new"
+        quarter = "new" if pass_rate is None else str(min(3, int(pass_rate * 4)))
         self._exporter.add(trainer_metrics.GROUPS_BY_PASS_RATE, outcome=outcome, quarter=quarter)
 
     def batch(self, groups: Sequence[RolloutGroup], replaced: Sequence[RolloutGroup]) -> None:

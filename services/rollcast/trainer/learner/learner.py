@@ -40,7 +40,6 @@ from rollcast.trainer.learner.device_batch import DeviceBatch, pack_micro_batch,
 from rollcast.trainer.learner.model import Policy
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.step_sums import (
-    MicroBatchSums,
     Sums,
     UpdateStats,
     over_all_ranks,
@@ -175,7 +174,10 @@ class Learner:
             **ratio_shares(totals, reports_clipped=isinstance(self.loss, ClippingLoss)),
         )
 
-    def _add_gradient(self, micro_batch: MicroBatch, denominator: float) -> MicroBatchSums:
+    def _add_gradient(
+        self, micro_batch: MicroBatch, denominator: float
+    ) -> tuple[Sums[Tensor], Tensor]:
+        """Return the sums of the micro-batch and its largest gap, 0 without loss tokens."""
         make = pack_micro_batch if self.packing else pad_micro_batch
         batch = make(micro_batch, self.ranks.device)
         reference_logprobs = self.reference.logprobs(batch) if self.reference is not None else None
@@ -217,7 +219,7 @@ class Learner:
             loss_tokens=gaps.new_full((), len(batch.targets)),
             tokens=gaps.new_full((), sum(sequence.num_tokens for sequence in micro_batch)),
         )
-        return MicroBatchSums(sums, gaps.abs().max() if gaps.numel() else gaps.new_zeros(()))
+        return sums, gaps.abs().max() if gaps.numel() else gaps.new_zeros(())
 
     def _objective(
         self,
