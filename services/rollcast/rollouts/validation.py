@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollcast.config.tasks import MAX_REFERENCE_CHARACTERS
-from rollcast.rollouts.environment_metrics import find_defect
+from rollcast.rollouts.environment_metrics import bound_metrics
 from rollcast.rollouts.errors import CodecError
 from rollcast.rollouts.records import (
     Branch,
@@ -180,8 +180,8 @@ def _check_episode(name: str, rollout: Rollout, episode: Episode) -> None:
         ("sampling", episode.sampling_seconds),
     ):
         _require(0 <= seconds < math.inf, f"{name}: the {activity}'s time is {seconds:g} s")
-    metrics_defect = find_defect(episode.metrics)
-    _require(metrics_defect is None, f"{name}: {metrics_defect}")
+    num_left_out = len(episode.metrics) - len(bound_metrics(episode.metrics))
+    _require(num_left_out == 0, f"{name}: metrics out of bounds: {num_left_out}")
     if episode.prompt_token_ids is not None:
         _check_token_ids(f"{name}: prompt", episode.prompt_token_ids)
     for branch in episode.branches:

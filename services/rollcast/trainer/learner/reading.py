@@ -100,7 +100,12 @@ def read_policy(
     except UNREADABLE as error:
         if is_out_of_memory(error):
             raise
-        raise _unreadable(settings.path, error) from error
+        reason = " ".join(str(error).split())[:300]
+        raise refused_by_the_world(
+            error,
+            f"model.path = {settings.path!r} cannot be read as a causal language model ({reason}); "
+            "give a folder with config.json and safetensors, or a name on the hub",
+        ) from error
     return policy
 
 
@@ -118,15 +123,6 @@ def _fill(policy: Policy, path: str, ranks: Ranks, seed: int) -> None:
     # it now. Otherwise the first step would, and the buffers that checkpoints reserved for the
     # old memory would be lost.
     policy.load_state_dict({}, strict=False)
-
-
-def _unreadable(path: str, error: Exception) -> UserError:
-    reason = " ".join(str(error).split())[:300]
-    return refused_by_the_world(
-        error,
-        f"model.path = {path!r} cannot be read as a causal language model ({reason}); "
-        "give a folder with config.json and safetensors, or a name on the hub",
-    )
 
 
 def _check_whole(folder: Path) -> None:

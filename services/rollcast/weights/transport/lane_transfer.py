@@ -76,7 +76,9 @@ def receive(
             arrivals.finish_all()
             total = checksum.wait()
         with turns.turn(lane, group.address.timeout_seconds):
-            incarnation, step, sent_total = _receive_trailer(group)
+            trailer = torch.empty(TRAILER_BYTES, dtype=torch.uint8, device=group.device)
+            group.broadcast(trailer)
+            incarnation, step, sent_total = map(int, trailer.view(torch.int64))
     except BaseException:
         turns.give_up()
         raise
@@ -122,8 +124,11 @@ class _Arrivals:
         """The memory that receives the piece: the version itself if it is one stretch of it, else
         scratch memory.
         """
-        if len(stretches) == 1 and _can_receive_into(stretches[0], self._group):
-            return stretches[0]
+        first = stretches[0]
+        # Aligned, because a GPU's checksum reads whole words.
+        is_aligned = first.storage_offset() % WORD_BYTES == 0
+        if len(stretches) == 1 and first.device == self._group.device and is_aligned:
+            return first
         # The thread of the checksum may still read the former piece in the scratch memory.
         self._checksum.wait()
         index = self._num_begun % PIECES_IN_FLIGHT
@@ -171,19 +176,6 @@ def piece_bytes(num_lanes: int) -> int:
 def pieces_at_once(num_lanes: int) -> int:
     """How many groups may have pieces on a rank's device: together at most PIECE_BYTES."""
     return max(1, PIECE_BYTES // piece_bytes(num_lanes) // PIECES_IN_FLIGHT)
-
-
-def _receive_trailer(group: WeightGroup) -> list[int]:
-    trailer = torch.empty(TRAILER_BYTES, dtype=torch.uint8, device=group.device)
-    group.broadcast(trailer)
-    return [int(number) for number in trailer.view(torch.int64)]
-
-
-def _can_receive_into(stretch: torch.Tensor, group: WeightGroup) -> bool:
-    """Whether it is on the group's device and aligned,
-    because a GPU's checksum reads whole words.
-    """
-    return stretch.device == group.device and stretch.storage_offset() % WORD_BYTES == 0
 
 
 def _targets(snapshot: Snapshot, lane: int, num_lanes: int) -> Iterator[list[torch.Tensor]]:
