@@ -85,12 +85,7 @@ class Outstanding:
 
     @property
     def sequences(self) -> frozenset[int]:
-        return (
-            frozenset(self.waiting)
-            | frozenset(self.claims)
-            | frozenset(self.finished)
-            | frozenset(self.dead)
-        )
+        return frozenset[int]().union(self.waiting, self.claims, self.finished, self.dead)
 
 
 @dataclass(frozen=True, slots=True)
