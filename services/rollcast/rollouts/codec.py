@@ -36,12 +36,15 @@ MAX_MESSAGE_BYTES = 256 << 20
 """A group of 64 rollouts of 256k tokens; anything larger is damage or malice."""
 
 _PURPOSES = numbers(Purpose, pb.Purpose)
-_SAME = ("sequence", "attempt", "incarnation", "dataset", "prompt_id", "eval_step", "hand_backs")
-"""Fields that tasks and groups have in common and that travel as they are."""
-_SAME_IN_SAMPLING = tuple(item.name for item in fields(Sampling))
-_SAME_IN_GROUP = ("generator", "started_at", "finished_at")
-_SAME_IN_LENGTH = ("max_tokens", "interrupt_from", "interrupt_to", "answer_tokens", "seed")
-_SAME_IN_EPISODE = ("environment", "max_turns", "max_seconds")
+_same = same_fields(
+    "sequence", "attempt", "incarnation", "dataset", "prompt_id", "eval_step", "hand_backs"
+)
+_same_in_sampling = same_fields(*(item.name for item in fields(Sampling)))
+_same_in_group = same_fields("generator", "started_at", "finished_at")
+_same_in_length = same_fields(
+    "max_tokens", "interrupt_from", "interrupt_to", "answer_tokens", "seed"
+)
+_same_in_episode = same_fields("environment", "max_turns", "max_seconds")
 _Proto = TypeVar("_Proto", bound=Message)
 OnUnknown = Callable[[int], None]
 """Called with the number of unknown fields of a message that has some: a newer program wrote it."""
@@ -84,7 +87,7 @@ def encode_group(group: RolloutGroup) -> bytes:
     message = pb.RolloutGroup(
         **_shared_to_proto(group),
         num_rollouts=len(group.rollouts),
-        **same_fields(group, _SAME_IN_GROUP),
+        **_same_in_group(group),
         first_version=group.first_version.to_proto(),
     )
     return message.SerializeToString()
@@ -100,7 +103,7 @@ def decode_group(payload: bytes, on_unknown: OnUnknown = lambda _: None) -> Roll
         )
     group = RolloutGroup(
         **_shared(message),
-        **same_fields(message, _SAME_IN_GROUP),
+        **_same_in_group(message),
         first_version=PolicyVersion.from_proto(message.first_version),
     )
     check_group(group)
@@ -109,20 +112,20 @@ def decode_group(payload: bytes, on_unknown: OnUnknown = lambda _: None) -> Roll
 
 def _shared_to_proto(item: PromptTask | RolloutGroup) -> dict[str, Any]:
     """Fields that a task and its group have in common."""
-    return same_fields(item, _SAME) | {
+    return _same(item) | {
         "purpose": _PURPOSES[item.purpose],
         "prompt_token_ids": int_bytes(item.prompt_token_ids),
-        "sampling": pb.SamplingParameters(**same_fields(item.sampling, _SAME_IN_SAMPLING)),
+        "sampling": pb.SamplingParameters(**_same_in_sampling(item.sampling)),
         "length_control": _length_to_proto(item.length),
         "rollouts": map(rollout_to_proto, item.rollouts),
     }
 
 
 def _shared(message: pb.PromptTask | pb.RolloutGroup) -> dict[str, Any]:
-    return same_fields(message, _SAME) | {
+    return _same(message) | {
         "purpose": word(_PURPOSES, message.purpose, "purpose"),
         "prompt_token_ids": ints(message.prompt_token_ids),
-        "sampling": Sampling(**same_fields(message.sampling, _SAME_IN_SAMPLING)),
+        "sampling": Sampling(**_same_in_sampling(message.sampling)),
         "length": _length(message.length_control),
         "rollouts": [rollout_from_proto(item) for item in message.rollouts],
     }
@@ -157,7 +160,7 @@ def _text(raw: bytes, name: str) -> str:
 
 def _length_to_proto(length: LengthBudget) -> pb.LengthControl:
     return pb.LengthControl(
-        **same_fields(length, _SAME_IN_LENGTH),
+        **_same_in_length(length),
         phrase_token_ids=int_bytes(length.phrase),
         end_of_thinking_token_ids=int_bytes(length.end_of_thinking),
     )
@@ -165,7 +168,7 @@ def _length_to_proto(length: LengthBudget) -> pb.LengthControl:
 
 def _length(message: pb.LengthControl) -> LengthBudget:
     return LengthBudget(
-        **same_fields(message, _SAME_IN_LENGTH),
+        **_same_in_length(message),
         phrase=tuple(ints(message.phrase_token_ids).tolist()),
         end_of_thinking=tuple(ints(message.end_of_thinking_token_ids).tolist()),
     )
@@ -173,7 +176,7 @@ def _length(message: pb.LengthControl) -> LengthBudget:
 
 def _episode_to_proto(episode: EpisodeTask) -> pb.EpisodeTask:
     return pb.EpisodeTask(
-        **same_fields(episode, _SAME_IN_EPISODE),
+        **_same_in_episode(episode),
         messages=episode.messages.encode(),
         answer=episode.answer.encode(),
     )
@@ -181,7 +184,7 @@ def _episode_to_proto(episode: EpisodeTask) -> pb.EpisodeTask:
 
 def _episode(message: pb.EpisodeTask) -> EpisodeTask:
     return EpisodeTask(
-        **same_fields(message, _SAME_IN_EPISODE),
+        **_same_in_episode(message),
         messages=_text(message.messages, "chat"),
         answer=_text(message.answer, "answer"),
     )

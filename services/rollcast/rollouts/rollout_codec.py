@@ -4,8 +4,9 @@ Token arrays travel as raw little-endian bytes, 4 for an id and 4 for a log-prob
 choice takes one. A rollout without an episode has no byte of one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -46,21 +47,21 @@ _STATUSES = numbers(GradingStatus, pb.GradingStatus, GradingStatus.UNGRADED)
 _STOP_REASONS = numbers(StopReason, pb.StopReason, StopReason.RUNNING)
 _LEG_KINDS = numbers(LegKind, pb.LegKind)
 _EPISODE_ENDS = numbers(EpisodeEnd, pb.EpisodeEnd, EpisodeEnd.RUNNING)
-# Fields that have the same name and type in proto/.
-_SAME_IN_ROLLOUT = ("index", "partial", "reward", "grading_seconds", "interrupted", "preemptions")
-_SAME_IN_EPISODE = (
-    "environment",
-    "reason",
-    "environment_seconds",
-    "sampling_seconds",
-    "restarts",
+
+
+def same_fields(*names: str) -> Callable[[Any], dict[str, Any]]:
+    """Copies the fields of these names, which travel as they are."""
+    values = attrgetter(*names)
+    return lambda item: dict(zip(names, values(item), strict=True))
+
+
+_same_in_rollout = same_fields(
+    "index", "partial", "reward", "grading_seconds", "interrupted", "preemptions"
 )
-_SAME_IN_TURN = tuple(item.name for item in fields(Turn))
-
-
-def same_fields(item: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Fields that travel as they are."""
-    return {name: getattr(item, name) for name in names}
+_same_in_episode = same_fields(
+    "environment", "reason", "environment_seconds", "sampling_seconds", "restarts"
+)
+_turn_values = attrgetter(*(item.name for item in fields(Turn)))
 
 
 def word(words: dict[_Word, Any], value: int, name: str) -> _Word:
@@ -89,7 +90,7 @@ def _array(raw: bytes, dtype: str) -> NDArray[Any]:
 def rollout_to_proto(rollout: Rollout) -> pb.Rollout:
     return pb.Rollout(
         **_sequence_to_proto(rollout),
-        **same_fields(rollout, _SAME_IN_ROLLOUT),
+        **_same_in_rollout(rollout),
         stop_reason=_STOP_REASONS[rollout.stop_reason],
         grading_status=_STATUSES[rollout.grading_status],
         episode=None if rollout.episode is None else _episode_to_proto(rollout.episode),
@@ -100,7 +101,7 @@ def rollout_from_proto(message: pb.Rollout) -> Rollout:
     """Inverse of `rollout_to_proto`. Raises CodecError."""
     return Rollout(
         **_sequence(message),
-        **same_fields(message, _SAME_IN_ROLLOUT),
+        **_same_in_rollout(message),
         stop_reason=word(_STOP_REASONS, message.stop_reason, "stop_reason"),
         grading_status=word(_STATUSES, message.grading_status, "grading_status"),
         episode=_episode(message.episode) if message.HasField("episode") else None,
@@ -174,9 +175,21 @@ def _experts(message: pb.RoutedExperts) -> RoutedExperts:
 def _episode_to_proto(episode: Episode) -> pb.Episode:
     prompt = episode.prompt_token_ids
     return pb.Episode(
-        **same_fields(episode, _SAME_IN_EPISODE),
+        **_same_in_episode(episode),
         prompt_token_ids=None if prompt is None else int_bytes(prompt),
-        turns=[pb.Turn(**same_fields(turn, _SAME_IN_TURN)) for turn in episode.turns],
+        turns=[
+            # One by one, because an episode may have thousands of them.
+            pb.Turn(
+                sequence=turn.sequence,
+                start=turn.start,
+                end=turn.end,
+                reward=turn.reward,
+                tool_calls=turn.tool_calls,
+                malformed_calls=turn.malformed_calls,
+                environment_seconds=turn.environment_seconds,
+            )
+            for turn in episode.turns
+        ],
         branches=[
             pb.Branch(
                 **_sequence_to_proto(branch), prompt_token_ids=int_bytes(branch.prompt_token_ids)
@@ -192,11 +205,11 @@ def _episode_to_proto(episode: Episode) -> pb.Episode:
 
 def _episode(message: pb.Episode) -> Episode:
     return Episode(
-        **same_fields(message, _SAME_IN_EPISODE),
+        **_same_in_episode(message),
         prompt_token_ids=ints(message.prompt_token_ids)
         if message.HasField("prompt_token_ids")
         else None,
-        turns=tuple(Turn(**same_fields(turn, _SAME_IN_TURN)) for turn in message.turns),
+        turns=tuple(Turn(*_turn_values(turn)) for turn in message.turns),
         branches=tuple(
             Branch(**_sequence(branch), prompt_token_ids=ints(branch.prompt_token_ids))
             for branch in message.branches
