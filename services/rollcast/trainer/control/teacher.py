@@ -68,7 +68,7 @@ class TeacherClient:
     _exporter: Exporter
     _: KW_ONLY
     max_tokens: int
-    """Of prompt and completion."""
+    """The longest prompt with its completion."""
     is_wanted: Callable[[RolloutGroup], bool] = lambda _: True
     """Whether anything of a group can be trained on."""
 

@@ -85,7 +85,7 @@ class Export:
     folder: Path
     _: KW_ONLY
     own_parts: Mapping[str, OwnPart] = field(default_factory=dict)
-    """Of the recipe, by their settings; `OWN_PARTS` names them. Empty = no such file."""
+    """Parts of the recipe, by their settings; `OWN_PARTS` names them. Empty = no such file."""
     file_bytes: int = EXPORT_FILE_BYTES
 
     def __post_init__(self) -> None:

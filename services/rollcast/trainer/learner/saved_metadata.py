@@ -17,12 +17,12 @@ import torch
 from torch.distributed.checkpoint import metadata as dcp
 from torch.distributed.checkpoint.filesystem import FileSystemReader, _StorageInfo
 
-_NAMES = (
+_OPERATION_NAMES = (
     "PROTO FRAME STOP NONE NEWTRUE NEWFALSE MARK BININT BININT1 BININT2 LONG1 SHORT_BINUNICODE "
     "BINUNICODE EMPTY_TUPLE EMPTY_LIST EMPTY_DICT TUPLE TUPLE1 TUPLE2 TUPLE3 MEMOIZE BINPUT "
     "LONG_BINPUT BINGET LONG_BINGET STACK_GLOBAL"
 )
-_OPERATIONS = [getattr(pickle, name) for name in _NAMES.split()]
+_OPERATIONS = [getattr(pickle, name) for name in _OPERATION_NAMES.split()]
 """Operations of torch's own files that call no function; `_Machine` has its own of the others."""
 _RECORDS: dict[str, type[Any]] = {
     kind.__name__: kind

@@ -75,19 +75,19 @@ class Publisher:
     lm_head: str
     specs: Sequence[TensorSpec]
     device: torch.device
-    """The groups send from it."""
+    """The device that the groups send from."""
     exporter: Exporter
     on_removed: Callable[[str, str], None]
     """See `Removals`; called when a generator was fenced or has left."""
     slots: StagingSlots
-    """Of this rank, filled by the learner."""
+    """The slots of this rank, filled by the learner."""
     lanes: Lanes = ONE_LANE
-    """Of all ranks."""
+    """The lanes of all ranks."""
     router_replay: bool = False
     shares_gpu: bool = False
     """Whether a generator uses `device` too."""
     secret_place: str | None = None
-    """As for `start_server`."""
+    """The place of the secret, as for `start_server`."""
 
     def __post_init__(self) -> None:
         """Raises UserError: weights.transport cannot work here."""

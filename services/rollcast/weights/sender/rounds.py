@@ -45,9 +45,9 @@ class EpochRounds:
     """Makes the epoch of a number and seats, with its `store`."""
     buckets: Sequence[BucketSpec]
     num_lanes: int
-    """Of trainer ranks."""
+    """Number of trainer ranks."""
     slots: StagingSlots
-    """Of rank 0."""
+    """The slots of rank 0."""
     staging: Staging
     membership: Membership
     exporter: Exporter
