@@ -118,7 +118,7 @@ class Claimed:
 
     @property
     def entry(self) -> tuple[Purpose, str]:
-        """Its place on the task streams."""
+        """The place on the task streams."""
         return self.task.purpose, self.stream_id
 
     def handed_back(self, task: PromptTask) -> PromptTask:

@@ -68,7 +68,7 @@ class Lanes:
     """Hands an order to every other rank, in sequence, without waiting."""
 
     def order(self, order: LaneOrder) -> None:
-        """Its `address` is that of lane 0."""
+        """Send an order to every other rank; an `address` is that of lane 0."""
         self.send_order(order.encode())
 
 
