@@ -124,11 +124,8 @@ class _Arrivals:
         """The memory that receives the piece: the version itself if it is one stretch of it, else
         scratch memory.
         """
-        first = stretches[0]
-        # Aligned, because a GPU's checksum reads whole words.
-        is_aligned = first.storage_offset() % WORD_BYTES == 0
-        if len(stretches) == 1 and first.device == self._group.device and is_aligned:
-            return first
+        if len(stretches) == 1 and _can_receive_into(stretches[0], self._group):
+            return stretches[0]
         # The thread of the checksum may still read the former piece in the scratch memory.
         self._checksum.wait()
         index = self._num_begun % PIECES_IN_FLIGHT
@@ -176,6 +173,13 @@ def piece_bytes(num_lanes: int) -> int:
 def pieces_at_once(num_lanes: int) -> int:
     """How many groups may have pieces on a rank's device: together at most PIECE_BYTES."""
     return max(1, PIECE_BYTES // piece_bytes(num_lanes) // PIECES_IN_FLIGHT)
+
+
+def _can_receive_into(stretch: torch.Tensor, group: WeightGroup) -> bool:
+    """Whether it is on the group's device and aligned,
+    because a GPU's checksum reads whole words.
+    """
+    return stretch.device == group.device and stretch.storage_offset() % WORD_BYTES == 0
 
 
 def _targets(snapshot: Snapshot, lane: int, num_lanes: int) -> Iterator[list[torch.Tensor]]:
