@@ -20,9 +20,9 @@ import torch
 
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.weights.plan.manifest import PIECE_BYTES
+from rollcast.weights.transport.errors import GroupError
 from rollcast.weights.transport.process_group import (
     GroupAddress,
-    GroupError,
     RendezvousStore,
     WeightGroup,
     backend_for,

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from rollcast.environments.base import ToolResult
 from rollcast.generator.completion import Completion
 from rollcast.generator.episodes.sampler import EpisodeSampler
-from rollcast.rollouts.records import Branch, LengthBudget, Rollout, RoutedExperts
-from rollcast.trainer.learner.batch import TrainingSequence, loss_mask
+from rollcast.rollouts.records import Branch, LengthBudget, Rollout, RoutedExperts, loss_mask
+from rollcast.trainer.learner.batch import TrainingSequence
 from testkit.generator.episode_tasks import episode_parts, episode_task
 from testkit.generator.scripted_world import ScriptedWorld, ScriptedWorlds
 from tests.generator.live_pair import LivePair

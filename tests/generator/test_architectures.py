@@ -22,8 +22,8 @@ from rollcast.generator.completion import Completion
 from rollcast.generator.sampling import RolloutSampler
 from rollcast.local.ports import free_port
 from rollcast.memory.proven_models import proven_models
-from rollcast.rollouts.records import LengthBudget, RoutedExperts
-from rollcast.trainer.learner.batch import TrainingSequence, loss_mask
+from rollcast.rollouts.records import LengthBudget, RoutedExperts, loss_mask
+from rollcast.trainer.learner.batch import TrainingSequence
 from rollcast.trainer.learner.model import Policy
 from rollcast.trainer.learner.ranks import Ranks
 from testkit.quantised_model import write_fp8

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rollcast.recipe.regularisation import Estimator, kl_terms, weighted_entropy
+from rollcast.recipe.regularisation import Estimator, kl_terms
 
 
 def tokens(seed: int, count: int = 12) -> tuple[list[float], list[float], list[float]]:
@@ -112,8 +112,3 @@ def test_equal_policies_have_no_divergence_and_no_gradient() -> None:
     assert found.item() == 0
     assert own.grad is not None
     assert not own.grad.any()
-
-
-def test_entropy_is_weighted_like_the_loss() -> None:
-    found = weighted_entropy(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([0.5, 0.0, 0.25]))
-    assert found.item() == 1.5

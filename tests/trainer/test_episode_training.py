@@ -15,12 +15,12 @@ from rollcast.config.own_part import OwnPart
 from rollcast.config.recipe import LengthPenalty, Recipe
 from rollcast.recipe.advantages import STD_EPSILON
 from rollcast.recipe.group_signal import GroupSignal
-from rollcast.rollouts.records import EpisodeEnd, Rollout, RolloutGroup
+from rollcast.rollouts.records import EpisodeEnd, Rollout, RolloutGroup, loss_mask
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.assembly import assemble, can_be_trained_on, shaped_reward
 from rollcast.trainer.control.group_filter import GroupFilter
 from rollcast.trainer.control.telemetry import GroupSignals, count_staleness
-from rollcast.trainer.learner.batch import denominator, loss_mask
+from rollcast.trainer.learner.batch import denominator
 from testkit.rollouts.episodes import EPISODE_TASK, make_episode
 from testkit.rollouts.examples import VERSION, make_answer_group, make_graded_rollout, make_task
 

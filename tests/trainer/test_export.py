@@ -223,7 +223,8 @@ def test_a_clusters_trainer_fills_in_the_digest_of_what_is_ones_own(
         raise UserError("built")
 
     monkeypatch.setattr(
-        "rollcast.trainer.service.join_ranks", lambda **_: SimpleNamespace(leave=lambda: None)
+        "rollcast.trainer.service.join_configured_ranks",
+        lambda _: SimpleNamespace(leave=lambda: None),
     )
     monkeypatch.setattr(LearnerGroup, "build", build)
     with pytest.raises(UserError, match=r"^built$"):

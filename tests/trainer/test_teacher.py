@@ -384,7 +384,7 @@ async def test_a_group_of_which_nothing_can_be_trained_on_is_not_sent_to_the_tea
         return working(path, body)
 
     with client(behaviour) as (teacher, _):
-        teacher._is_wanted = lambda _: False
+        teacher.is_wanted = lambda _: False
         desk = Desk()
         desk.intake.teacher = teacher
         desk.dispatch("a")

@@ -12,10 +12,10 @@ from tokenizers import Tokenizer, models
 
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.recipe.effective_batch import effective_batch
-from rollcast.rollouts.records import Rollout, RolloutGroup, VersionSpan
+from rollcast.rollouts.records import Rollout, RolloutGroup, VersionSpan, loss_mask
 from rollcast.runfolder.files import checkpoint_place
 from rollcast.trainer.control.progress import Progress
-from rollcast.trainer.learner.batch import TrainingSequence, loss_mask, training_sequences
+from rollcast.trainer.learner.batch import TrainingSequence, training_sequences
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.service import restore
 from rollcast.wire.version import PolicyVersion

@@ -21,14 +21,9 @@ from rollcast.weights.plan.shards import shard_buckets, shard_segments
 from rollcast.weights.plan.snapshot import Snapshot
 from rollcast.weights.receiver.host_memory import attach, identity, in_host_memory
 from rollcast.weights.transport import checksum, lane_transfer
+from rollcast.weights.transport.errors import GroupError, NoRoomError
 from rollcast.weights.transport.group_worker import GroupWorker
-from rollcast.weights.transport.process_group import (
-    GroupAddress,
-    GroupError,
-    NoRoomError,
-    RendezvousStore,
-    WeightGroup,
-)
+from rollcast.weights.transport.process_group import GroupAddress, RendezvousStore, WeightGroup
 from rollcast.weights.transport.turns import MAX_LANES_MOVING
 from rollcast.wire.version import PolicyVersion
 from testkit.live_bytes import LiveBytes

@@ -25,13 +25,9 @@ from rollcast.weights.receiver.weight_engine import FAILED, JOINED, STAGED
 from rollcast.weights.sender.lanes import send_slot
 from rollcast.weights.sender.staging import StagingSlots
 from rollcast.weights.transport import lane_transfer
+from rollcast.weights.transport.errors import GroupError
 from rollcast.weights.transport.group_worker import GroupWorker
-from rollcast.weights.transport.process_group import (
-    PIECES_IN_FLIGHT,
-    GroupAddress,
-    GroupError,
-    RendezvousStore,
-)
+from rollcast.weights.transport.process_group import PIECES_IN_FLIGHT, GroupAddress, RendezvousStore
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import PolicyVersion
 from testkit.weights import like_nccl

@@ -11,13 +11,9 @@ import pytest
 import torch
 
 from rollcast.config.errors import UserError
+from rollcast.weights.transport.errors import GroupError
 from rollcast.weights.transport.group_worker import GroupWorker
-from rollcast.weights.transport.process_group import (
-    GroupAddress,
-    GroupError,
-    RendezvousStore,
-    WeightGroup,
-)
+from rollcast.weights.transport.process_group import GroupAddress, RendezvousStore, WeightGroup
 
 
 def listening_addresses() -> set[tuple[str, int]]:

@@ -25,15 +25,10 @@ from rollcast.weights.receiver.weight_engine import (
     merge_states,
 )
 from rollcast.weights.sender.staging import StagingSlots
+from rollcast.weights.transport.errors import GroupError, NoRoomError
 from rollcast.weights.transport.group_worker import GroupWorker
 from rollcast.weights.transport.lane_transfer import send
-from rollcast.weights.transport.process_group import (
-    GroupAddress,
-    GroupError,
-    NoRoomError,
-    RendezvousStore,
-    WeightGroup,
-)
+from rollcast.weights.transport.process_group import GroupAddress, RendezvousStore, WeightGroup
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import PolicyVersion
 
@@ -217,7 +212,7 @@ def test_a_join_over_what_the_device_cannot_receive_fails() -> None:
 def test_an_abandoned_group_sends_no_further_piece() -> None:
     store, receiver, sent = RendezvousStore("127.0.0.1"), Receiver(device=CPU), random_version()
     group = meet(store, receiver, 1)
-    group.abort()
+    group.close()
     with pytest.raises(GroupError, match="abandoned"):
         send(group, sent, VERSION)
 

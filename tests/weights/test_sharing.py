@@ -35,7 +35,7 @@ def test_an_update_waits_beyond_its_timeout_for_a_broadcast_that_is_running() ->
     main = threading.Thread(target=update)
     main.start()
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while main.is_alive() and not sharing._is_held and time.monotonic() < deadline:
+    while main.is_alive() and not sharing.is_held and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not events, "the update began next to the broadcast"
     with sharing.broadcasting() as may_begin:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollcast.weights.transport.process_group import GroupError
+from rollcast.weights.transport.errors import GroupError
 from rollcast.weights.transport.turns import LaneTurns
 
 

@@ -105,8 +105,8 @@ class Curriculum:
 
     def pass_rate(self, prompt_id: str) -> float | None:
         """Return the mean reward of all graded rollouts of the prompt; None before the first."""
-        history = self._history.get(prompt_id)
-        return history.reward / history.graded if history and history.graded else None
+        reward, graded = self.counts(prompt_id)
+        return reward / graded if graded else None
 
     @property
     def is_exhausted(self) -> bool:
@@ -155,9 +155,8 @@ class Curriculum:
         if math.fsum(weights) < least_draws_per_pass:
             raise UserError(
                 f"recipe.curriculum {own_part.function}: gives the last {len(weights)} prompts "
-                "weights of "
-                f"{max(weights):g} at most, so none is drawn; give them {least_draws_per_pass:g} "
-                "or more together"
+                f"weights of {max(weights):g} at most, so none is drawn; give them "
+                f"{least_draws_per_pass:g} or more together"
             )
 
     def _weight(self, own_part: OwnPart, prompt_id: str) -> float:
@@ -222,8 +221,7 @@ class Curriculum:
         if state["seed"] != self._seed:
             raise UserError(
                 f"the seed {self._seed} differs from the checkpoint's {state['seed']}; set seed: "
-                f"{state['seed']} "
-                "or start a new run"
+                f"{state['seed']} or start a new run"
             )
         self._history = {
             prompt_id: PromptHistory(*counts) for prompt_id, counts in state["history"].items()

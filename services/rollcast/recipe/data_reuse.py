@@ -22,14 +22,12 @@ def reduce_shares(shares: Sequence[Share], unique_prompts: int | None, *, seed: 
     if unique_prompts > sum(sizes):
         raise UserError(
             f"recipe.unique_prompts = {unique_prompts}: the data set has {sum(sizes)} training "
-            "prompts; "
-            "lower it or use more data"
+            "prompts; lower it or use more data"
         )
     if unique_prompts < len(shares):
         raise UserError(
             f"recipe.unique_prompts = {unique_prompts}: the mixture has {len(shares)} parts and "
-            "each needs a prompt; "
-            "raise it or remove parts"
+            "each needs a prompt; raise it or remove parts"
         )
     return [
         replace(share, prompt_ids=_draw_ids(share.prompt_ids, count, seed))

@@ -73,16 +73,14 @@ def classify_group(
         is_any_whole = not (recipe.exclude_truncated and all(truncated))
         return GroupSignal.USABLE if is_any_whole else GroupSignal.TRUNCATED
     counted = [0.0 if cut else reward for reward, cut in zip(rewards, truncated, strict=True)]
-    rollouts = list(zip(counted, truncated, has_verdict, strict=True))
-    eligible_rewards = [
-        reward
-        for reward, cut, graded in rollouts
+    eligible = [
+        index
+        for index, (cut, graded) in enumerate(zip(truncated, has_verdict, strict=True))
         if graded and not (cut and recipe.exclude_truncated)
     ]
-    if eligible_rewards and (
-        _differs(compared or counted, truncated, has_verdict, recipe)
-        or not recipe.zero_variance_filter
-    ):
+    eligible_rewards = [counted[index] for index in eligible]
+    outcomes = {(compared or counted)[index] for index in eligible}
+    if len(outcomes) > 1 or (eligible and not recipe.zero_variance_filter):
         return GroupSignal.USABLE
     if all(truncated):
         return GroupSignal.TRUNCATED
@@ -94,26 +92,6 @@ def classify_group(
     if eligible_rewards[0] <= 0.0:
         return GroupSignal.WRONG
     return GroupSignal.RIGHT if eligible_rewards[0] >= 1.0 else GroupSignal.EQUAL
-
-
-def _differs(
-    compared: Sequence[Hashable],
-    truncated: Sequence[bool],
-    has_verdict: Sequence[bool],
-    recipe: Recipe,
-) -> bool:
-    """Whether the rollouts that count differ."""
-    rollouts = zip(compared, truncated, has_verdict, strict=True)
-    return (
-        len(
-            {
-                outcome
-                for outcome, cut, graded in rollouts
-                if graded and not (cut and recipe.exclude_truncated)
-            }
-        )
-        > 1
-    )
 
 
 def came_back_in_words(counts: Mapping[str, float]) -> str:
@@ -152,12 +130,10 @@ def _unused_in_words(counts: Mapping[str, float]) -> str:
 
 
 def _count_unused(counts: Mapping[str, float]) -> list[tuple[GroupSignal, int]]:
-    signal_counts = [
-        (signal, int(counts.get(signal, 0)))
+    """The most frequent first."""
+    unused = [
+        (signal, int(counts[signal]))
         for signal in GroupSignal
-        if signal is not GroupSignal.USABLE
+        if signal is not GroupSignal.USABLE and int(counts.get(signal, 0))
     ]
-    return sorted(
-        ((signal, count) for signal, count in signal_counts if count),
-        key=lambda signal_count: -signal_count[1],
-    )
+    return sorted(unused, key=lambda signal_count: -signal_count[1])

@@ -123,8 +123,7 @@ class MixtureCurriculum:
         if "weights" not in state or list(state["weights"].items()) != list(self._weights.items()):
             raise UserError(
                 "tasks.dataset: the parts of the mixture or their weights differ from those of the "
-                "checkpoint; restore "
-                "them or start a new run"
+                "checkpoint; restore them or start a new run"
             )
         for curriculum, saved in zip(self._parts, state["parts"], strict=True):
             curriculum.restore(saved)

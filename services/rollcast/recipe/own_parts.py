@@ -6,7 +6,6 @@ with one sentence. docs/recipes.md, section "A part of your own", has the table.
 """
 
 import functools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -155,11 +154,8 @@ class OwnFunction:
         """Call it for a number from `low` to `high`."""
         returned_value = self.call(record)
         is_number = isinstance(returned_value, int | float | np.number | np.bool_)
-        if (
-            not is_number
-            or not low <= float(returned_value) <= high
-            or not math.isfinite(float(returned_value))
-        ):
+        # False for NaN too.
+        if not is_number or not low <= float(returned_value) <= high:
             raise self.make_result_error(returned_value, f"a number from {low:g} to {high:g}")
         return float(returned_value)
 
@@ -175,10 +171,8 @@ def own_advantages(own_part: OwnPart, batch: BatchRecord) -> NDArray[np.float64]
     if values.shape != batch.rewards.shape:
         raise function.make_result_error(
             returned_value,
-            (
-                f"shape [{len(batch.rewards)}], one number for each rollout, and not "
-                f"{list(values.shape)}"
-            ),
+            f"shape [{len(batch.rewards)}], one number for each rollout, and not "
+            f"{list(values.shape)}",
         )
     if not np.isfinite(values).all():
         raise function.make_result_error(returned_value, "finite numbers")

@@ -69,13 +69,6 @@ def overflowing_kl_tokens(
     return overflows(log_ratio, loss_token_log_ratio(logprobs, reference_logprobs, weights))
 
 
-def weighted_entropy(entropy: Tensor, weights: Tensor) -> Tensor:
-    """Return the scalar sum_t w_t H_t; `entropy` [T] is of the whole distribution at each token,
-    with gradient.
-    """
-    return (weights * entropy).sum()
-
-
 def _estimate(distance: Tensor, estimator: Estimator) -> Tensor:
     """Return k_t [T] of x_t, `distance` [T]."""
     if estimator == "k1":

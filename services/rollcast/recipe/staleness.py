@@ -53,7 +53,6 @@ What the caller owes:
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from heapq import nsmallest
 
 LONGEST_GROUP_WARNING = 0.8
 """Above this `longest_group_ratio` the trainer is about to wait for stragglers."""
@@ -93,18 +92,22 @@ def deadline(group: Group, *, floor: int, max_staleness: int) -> int:
     return (floor if group.first_step is None else group.first_step) + max_staleness
 
 
+def _by_deadline(
+    groups: Iterable[Group], floor: int, max_staleness: int
+) -> list[tuple[int, Group]]:
+    """Each group after its deadline, the earliest first; ties go to the earlier dispatch."""
+    dated = [(deadline(group, floor=floor, max_staleness=max_staleness), group) for group in groups]
+    return sorted(dated, key=lambda item: (item[0], item[1].sequence))
+
+
 def oldest_ready(
     groups: Iterable[Group], *, floor: int, max_staleness: int, count: int
 ) -> tuple[Group, ...]:
     """Return the `count` ready groups (or fewer) with the earliest deadlines; ties go to the
     earlier dispatch.
     """
-    ready = [
-        (deadline(group, floor=floor, max_staleness=max_staleness), group.sequence, group)
-        for group in groups
-        if group.ready
-    ]
-    return tuple(group for _, _, group in nsmallest(count, ready))
+    ready = [group for group in groups if group.ready]
+    return tuple(group for _, group in _by_deadline(ready, floor, max_staleness)[:count])
 
 
 def stragglers(
@@ -116,17 +119,13 @@ def stragglers(
     They are those due by t + j for the smallest j at which more than j P groups would be left.
     Inv(step) must hold.
     """
-    dated = [
-        (deadline(group, floor=floor, max_staleness=max_staleness), group.sequence, group)
-        for group in remaining
-    ]
-    dated.sort()
-    for num_remaining, (due, _, _) in enumerate(dated, start=1):
+    dated = _by_deadline(remaining, floor, max_staleness)
+    for num_remaining, (due, _) in enumerate(dated, start=1):
         # The wait rule: at most j P groups outside the batch may be due by step + j.
         if num_remaining > (due - step) * groups_per_step:
             late = tuple(
                 group
-                for other_deadline, _, group in dated
+                for other_deadline, group in dated
                 if other_deadline <= due and not group.ready
             )
             assert late, (
@@ -149,10 +148,7 @@ def unusable(
     """
     given_up = []
     num_kept = 0
-    for due, _, group in sorted(
-        (deadline(group, floor=floor, max_staleness=max_staleness), group.sequence, group)
-        for group in groups
-    ):
+    for due, group in _by_deadline(groups, floor, max_staleness):
         # Inv(step): at most (j + 1) P unsettled groups may be due by step + j.
         if num_kept + 1 > (due - step + 1) * groups_per_step:
             given_up.append(group)

@@ -50,8 +50,7 @@ def find_failure(
     except OutOfTimeError:
         return (
             f"{setting} {own_part.function}: had not returned after {deadline_seconds:g} s on a "
-            "small made-up record; "
-            "a run calls it often, so make it fast"
+            "small made-up record; a run calls it often, so make it fast"
         )
     except UserError as error:
         return str(error)
@@ -152,8 +151,7 @@ def main() -> int:
     answers = sys.stdout
 
     def answer(**content: str) -> None:
-        answers.write(json.dumps(content) + "\n")
-        answers.flush()
+        print(json.dumps(content), file=answers, flush=True)
 
     with contextlib.redirect_stdout(sys.stderr):
         for setting in recipe.own_parts:

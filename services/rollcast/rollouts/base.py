@@ -85,12 +85,7 @@ class Outstanding:
 
     @property
     def sequences(self) -> frozenset[int]:
-        return (
-            frozenset(self.waiting)
-            | frozenset(self.claims)
-            | frozenset(self.finished)
-            | frozenset(self.dead)
-        )
+        return frozenset[int]().union(self.waiting, self.claims, self.finished, self.dead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +115,11 @@ class Claimed:
     stream_id: str
     first_version: PolicyVersion
     """The recorded one: of the rollouts handed back, else of the weights at the claim."""
+
+    @property
+    def entry(self) -> tuple[Purpose, str]:
+        """The place on the task streams."""
+        return self.task.purpose, self.stream_id
 
     def handed_back(self, task: PromptTask) -> PromptTask:
         """Return `task` as its next owner gets it: same attempt, one more hand-back, first version

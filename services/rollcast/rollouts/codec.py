@@ -4,7 +4,7 @@ Input is hostile: sizes are bounded and lengths have to agree.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -22,8 +22,10 @@ from rollcast.rollouts.records import (
 from rollcast.rollouts.rollout_codec import (
     int_bytes,
     ints,
+    numbers,
     rollout_from_proto,
     rollout_to_proto,
+    same_fields,
     word,
 )
 from rollcast.rollouts.validation import check_group, check_task
@@ -33,9 +35,16 @@ from rollcast.wire.version import PolicyVersion
 MAX_MESSAGE_BYTES = 256 << 20
 """A group of 64 rollouts of 256k tokens; anything larger is damage or malice."""
 
-_PURPOSES = {Purpose.TRAIN: pb.PURPOSE_TRAIN, Purpose.EVAL: pb.PURPOSE_EVAL}
-_SAME = ("sequence", "attempt", "incarnation", "dataset", "prompt_id", "eval_step", "hand_backs")
-"""Fields that tasks and groups have in common and that travel as they are."""
+_PURPOSES = numbers(Purpose, pb.Purpose)
+_same = same_fields(
+    "sequence", "attempt", "incarnation", "dataset", "prompt_id", "eval_step", "hand_backs"
+)
+_same_in_sampling = same_fields(*(item.name for item in fields(Sampling)))
+_same_in_group = same_fields("generator", "started_at", "finished_at")
+_same_in_length = same_fields(
+    "max_tokens", "interrupt_from", "interrupt_to", "answer_tokens", "seed"
+)
+_same_in_episode = same_fields("environment", "max_turns", "max_seconds")
 _Proto = TypeVar("_Proto", bound=Message)
 OnUnknown = Callable[[int], None]
 """Called with the number of unknown fields of a message that has some: a newer program wrote it."""
@@ -78,10 +87,8 @@ def encode_group(group: RolloutGroup) -> bytes:
     message = pb.RolloutGroup(
         **_shared_to_proto(group),
         num_rollouts=len(group.rollouts),
+        **_same_in_group(group),
         first_version=group.first_version.to_proto(),
-        generator=group.generator,
-        started_at=group.started_at,
-        finished_at=group.finished_at,
     )
     return message.SerializeToString()
 
@@ -96,10 +103,8 @@ def decode_group(payload: bytes, on_unknown: OnUnknown = lambda _: None) -> Roll
         )
     group = RolloutGroup(
         **_shared(message),
+        **_same_in_group(message),
         first_version=PolicyVersion.from_proto(message.first_version),
-        generator=message.generator,
-        started_at=message.started_at,
-        finished_at=message.finished_at,
     )
     check_group(group)
     return group
@@ -107,21 +112,20 @@ def decode_group(payload: bytes, on_unknown: OnUnknown = lambda _: None) -> Roll
 
 def _shared_to_proto(item: PromptTask | RolloutGroup) -> dict[str, Any]:
     """Fields that a task and its group have in common."""
-    return {name: getattr(item, name) for name in _SAME} | {
+    return _same(item) | {
         "purpose": _PURPOSES[item.purpose],
         "prompt_token_ids": int_bytes(item.prompt_token_ids),
-        "sampling": pb.SamplingParameters(**asdict(item.sampling)),
+        "sampling": pb.SamplingParameters(**_same_in_sampling(item.sampling)),
         "length_control": _length_to_proto(item.length),
         "rollouts": map(rollout_to_proto, item.rollouts),
     }
 
 
 def _shared(message: pb.PromptTask | pb.RolloutGroup) -> dict[str, Any]:
-    sampling = message.sampling
-    return {name: getattr(message, name) for name in _SAME} | {
+    return _same(message) | {
         "purpose": word(_PURPOSES, message.purpose, "purpose"),
         "prompt_token_ids": ints(message.prompt_token_ids),
-        "sampling": Sampling(sampling.temperature, sampling.top_p, sampling.top_k, sampling.seed),
+        "sampling": Sampling(**_same_in_sampling(message.sampling)),
         "length": _length(message.length_control),
         "rollouts": [rollout_from_proto(item) for item in message.rollouts],
     }
@@ -156,43 +160,31 @@ def _text(raw: bytes, name: str) -> str:
 
 def _length_to_proto(length: LengthBudget) -> pb.LengthControl:
     return pb.LengthControl(
-        max_tokens=length.max_tokens,
-        interrupt_from=length.interrupt_from,
-        interrupt_to=length.interrupt_to,
-        answer_tokens=length.answer_tokens,
+        **_same_in_length(length),
         phrase_token_ids=int_bytes(length.phrase),
         end_of_thinking_token_ids=int_bytes(length.end_of_thinking),
-        seed=length.seed,
     )
 
 
 def _length(message: pb.LengthControl) -> LengthBudget:
     return LengthBudget(
-        max_tokens=message.max_tokens,
-        interrupt_from=message.interrupt_from,
-        interrupt_to=message.interrupt_to,
-        answer_tokens=message.answer_tokens,
+        **_same_in_length(message),
         phrase=tuple(ints(message.phrase_token_ids).tolist()),
         end_of_thinking=tuple(ints(message.end_of_thinking_token_ids).tolist()),
-        seed=message.seed,
     )
 
 
 def _episode_to_proto(episode: EpisodeTask) -> pb.EpisodeTask:
     return pb.EpisodeTask(
-        environment=episode.environment,
+        **_same_in_episode(episode),
         messages=episode.messages.encode(),
-        max_turns=episode.max_turns,
-        max_seconds=episode.max_seconds,
         answer=episode.answer.encode(),
     )
 
 
 def _episode(message: pb.EpisodeTask) -> EpisodeTask:
     return EpisodeTask(
-        environment=message.environment,
+        **_same_in_episode(message),
         messages=_text(message.messages, "chat"),
-        max_turns=message.max_turns,
-        max_seconds=message.max_seconds,
         answer=_text(message.answer, "answer"),
     )

@@ -25,12 +25,6 @@ def bound_metrics(values: Mapping[Any, Any]) -> dict[str, float]:
     return metrics
 
 
-def find_defect(values: Mapping[str, float]) -> str | None:
-    """How many numbers are out of bounds, in words; None = all are within."""
-    num_left_out = len(values) - len(bound_metrics(values))
-    return f"metrics out of bounds: {num_left_out}" if num_left_out else None
-
-
 def _is_name(name: Any) -> bool:
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 

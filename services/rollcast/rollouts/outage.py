@@ -77,9 +77,8 @@ class Outage:
     def seconds(self) -> float:
         """Seconds without Redis so far, the present outage included."""
         with self._lock:
-            return self._seconds + (
-                time.monotonic() - self._since if self._since is not None else 0.0
-            )
+            current = 0.0 if self._since is None else time.monotonic() - self._since
+            return self._seconds + current
 
     def call(self, command: Callable[[], _Result], make_groups: Callable[[], Any]) -> _Result:
         """Run a command until it gets through.

@@ -286,10 +286,7 @@ class Rollout:
 
     @property
     def oldest_version(self) -> PolicyVersion | None:
-        return min(
-            (span.version for sequence in self.sequences for span in sequence.version_spans),
-            default=None,
-        )
+        return min(self.versions, default=None)
 
     def sequence_prompt(self, sequence: "Rollout | Branch", task_prompt: TokenIds) -> TokenIds:
         """[P] what one of its sequences was sampled after; `task_prompt` is the prompt
@@ -301,33 +298,48 @@ class Rollout:
         return task_prompt if episode_prompt is None else episode_prompt
 
 
+def loss_mask(sequence: Rollout | Branch) -> NDArray[np.bool_]:
+    """Return [L] of one token sequence, False on the forced and on the given tokens."""
+    mask = np.ones(len(sequence.token_ids), dtype=np.bool_)
+    for start, end in sequence.loss_masked:
+        mask[start:end] = False
+    return mask
+
+
 def _num_given(legs: tuple[Leg, ...]) -> int:
     return sum(leg.end - leg.start for leg in legs if leg.kind is LegKind.GIVEN)
 
 
-@dataclass(slots=True, eq=False)
-class PromptTask:
-    """One prompt to be answered `num_rollouts` times. `sequence` is its id."""
+@dataclass(slots=True, eq=False, kw_only=True)
+class DispatchedPrompt:
+    """Fields that a group copies from its task."""
 
     sequence: int
+    """The task's id."""
     incarnation: int
     """The incarnation of the trainer that dispatched it."""
     purpose: Purpose
     dataset: str
     prompt_id: str
     prompt_token_ids: TokenIds
-    num_rollouts: int
     sampling: Sampling
     length: LengthBudget
-    verifier: str
-    """Empty = the environment rewards."""
-    reference: str
-    """JSON text that the verifier compares with; of a task in an environment the whole row."""
     eval_step: int = 0
     """Purpose eval: the trainer's step when it was asked for."""
     attempt: int = 0
     """Failures so far; hand-backs do not count."""
     hand_backs: int = 0
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class PromptTask(DispatchedPrompt):
+    """One prompt to be answered `num_rollouts` times."""
+
+    num_rollouts: int
+    verifier: str
+    """Empty = the environment rewards."""
+    reference: str
+    """JSON text that the verifier compares with; of a task in an environment the whole row."""
     first_version: PolicyVersion | None = None
     """First version of the rollouts handed back; None = no token yet."""
     rollouts: list[Rollout] = field(default_factory=list)
@@ -341,27 +353,16 @@ class PromptTask:
         return (self.episode.answer if self.episode else "") or self.reference
 
 
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class RolloutGroup:
+@dataclass(slots=True, eq=False, kw_only=True, weakref_slot=True)
+class RolloutGroup(DispatchedPrompt):
     """The finished rollouts of one task: the unit on the queue, of filtering and of advantage."""
 
-    sequence: int
-    attempt: int
-    incarnation: int
-    purpose: Purpose
-    dataset: str
-    prompt_id: str
-    prompt_token_ids: TokenIds
-    sampling: Sampling
-    length: LengthBudget
     rollouts: list[Rollout]
     first_version: PolicyVersion
     generator: str
-    eval_step: int = 0
     started_at: float = 0.0
     """Unix seconds."""
     finished_at: float = 0.0
-    hand_backs: int = 0
 
     @property
     def versions(self) -> frozenset[PolicyVersion]:

@@ -61,12 +61,9 @@ class RedisGeneratorQueue(RedisQueueEnd):
             remaining_seconds = min(deadline - time.monotonic(), self._longest_block)
             if claimed or remaining_seconds < 0.001:
                 return claimed
-            places = dict(zip((self._keys.evals, self._keys.tasks), delivered, strict=True))
-            watched: dict[Any, Any] = {
-                stream: places[stream]
-                for stream, count in ((self._keys.evals, evals), (self._keys.tasks, train))
-                if count > 0
-            }
+            streams = (self._keys.evals, self._keys.tasks)
+            wanted = zip(streams, delivered, (evals, train), strict=True)
+            watched: dict[Any, Any] = {stream: last for stream, last, count in wanted if count > 0}
             # Only wakes: the entry itself is claimed by the script, together with its record.
             await self._call(
                 partial(self._client.xread, watched, count=1, block=int(remaining_seconds * 1000))
@@ -81,9 +78,7 @@ class RedisGeneratorQueue(RedisQueueEnd):
             return []
         places = [word for item in claimed for word in (item.task.purpose.value, item.stream_id)]
         lost = [claimed[position] for position in await self._run("renew", self.owner, *places)]
-        self._claimed_entries.difference_update(
-            (item.task.purpose, item.stream_id) for item in lost
-        )
+        self._claimed_entries.difference_update(item.entry for item in lost)
         return [item.task.sequence for item in lost]
 
     async def publish(self, claimed: Claimed, group: RolloutGroup) -> bool:
@@ -112,12 +107,10 @@ class RedisGeneratorQueue(RedisQueueEnd):
         )
 
     async def _let_go(self, script: str, claimed: Claimed, *arguments: Any) -> bool:
-        purpose = claimed.task.purpose
-        accepted = bool(
-            await self._run(script, self.owner, purpose.value, claimed.stream_id, *arguments)
-        )
-        self._claimed_entries.discard((purpose, claimed.stream_id))
-        return accepted
+        purpose = claimed.task.purpose.value
+        accepted = await self._run(script, self.owner, purpose, claimed.stream_id, *arguments)
+        self._claimed_entries.discard(claimed.entry)
+        return bool(accepted)
 
     async def _claim_now(
         self, train: int, evals: int, first_version: Callable[[], PolicyVersion]
@@ -140,9 +133,7 @@ class RedisGeneratorQueue(RedisQueueEnd):
                         f"{self.owner} was removed from the run: {fenced.decode(errors='replace')}"
                     )
                 claimed = await self._decode(rows)
-                known_entries = self._claimed_entries | {
-                    (item.task.purpose, item.stream_id) for item in claimed
-                }
+                known_entries = self._claimed_entries | {item.entry for item in claimed}
                 # More are pending under this name than are known: a reply was lost on the way.
                 if num_pending != len(known_entries):
                     places = [
@@ -151,9 +142,7 @@ class RedisGeneratorQueue(RedisQueueEnd):
                     claimed += await self._decode(
                         await self._script("recover", self.owner, version, *places)
                     )
-                self._claimed_entries.update(
-                    (item.task.purpose, item.stream_id) for item in claimed
-                )
+                self._claimed_entries.update(item.entry for item in claimed)
                 return claimed, delivered
 
         return await self._call(attempt)

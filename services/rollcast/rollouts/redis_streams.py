@@ -43,18 +43,14 @@ class RedisQueueEnd:
         self._keys = Keys(run, settings.scope)
         self._longest_block = settings.timeout_seconds / 2
         self._outage = Outage(patience_seconds)
-        self._unknown_fields = 0
+        self.unknown_fields = 0
 
     @property
     def away_seconds(self) -> float:
         return self._outage.seconds
 
-    @property
-    def unknown_fields(self) -> int:
-        return self._unknown_fields
-
     def _count_unknown(self, count: int) -> None:
-        self._unknown_fields += count
+        self.unknown_fields += count
 
 
 @contextmanager

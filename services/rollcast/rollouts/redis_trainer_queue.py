@@ -17,6 +17,8 @@ from rollcast.rollouts.records import PromptTask
 from rollcast.rollouts.redis_streams import RedisQueueEnd, may_exist, script_source, told_by
 from rollcast.telemetry.logging import get_logger
 
+Row = tuple[bytes, dict[bytes, bytes]]
+"""An entry of a stream: its id, and its fields."""
 log = get_logger()
 
 
@@ -38,11 +40,9 @@ class RedisTrainerQueue(RedisQueueEnd):
     def start_incarnation(self, at_least: int) -> int:
         incarnation = self._run("incarnation", at_least)
         if isinstance(incarnation, bytes):
-            problem = (
-                f"redis: incarnation in {self._keys.state} is {incarnation[:200]!r}, not a number"
-            )
             raise UserError(
-                f"{problem}; set it (HSET) to the highest incarnation that the trainer's log names"
+                f"redis: incarnation in {self._keys.state} is {incarnation[:200]!r}, not a number; "
+                "set it (HSET) to the highest incarnation that the trainer's log names"
             )
         return int(incarnation)
 
@@ -149,7 +149,7 @@ class RedisTrainerQueue(RedisQueueEnd):
     def close(self) -> None:
         self._client.close()
 
-    def _new(self, max_groups: int, block_seconds: float) -> list[tuple[bytes, dict[bytes, bytes]]]:
+    def _new(self, max_groups: int, block_seconds: float) -> list[Row]:
         block = int(min(block_seconds, self._longest_block) * 1000)
         # A block of 0 milliseconds would wait without end.
         reply = self._call(
@@ -159,7 +159,7 @@ class RedisTrainerQueue(RedisQueueEnd):
         )
         return reply[0][1] if reply else []
 
-    def _left_behind(self, max_groups: int) -> list[tuple[bytes, dict[bytes, bytes]]]:
+    def _left_behind(self, max_groups: int) -> list[Row]:
         pending = self._call(lambda: self._client.xpending(self._keys.rollouts, TRAINER))["pending"]
         if pending == len(self._delivered_ids):
             return []
@@ -167,7 +167,7 @@ class RedisTrainerQueue(RedisQueueEnd):
             # Entries of one answer, so that no call of Redis takes long
             lambda: self._client.xpending_range(self._keys.rollouts, TRAINER, "-", "+", 10_000)
         )
-        rows: list[tuple[bytes, dict[bytes, bytes]]] = []
+        rows: list[Row] = []
         for entry_id in (row["message_id"] for row in pending):
             if len(rows) < max_groups and entry_id.decode() not in self._delivered_ids:
                 entries = self._call(
@@ -178,9 +178,7 @@ class RedisTrainerQueue(RedisQueueEnd):
                     self._call(partial(self._client.xack, self._keys.rollouts, TRAINER, entry_id))
         return rows
 
-    def _owned_rows(
-        self, rows: list[tuple[bytes, dict[bytes, bytes]]]
-    ) -> Iterable[tuple[bytes, dict[bytes, bytes]]]:
+    def _owned_rows(self, rows: list[Row]) -> list[Row]:
         """The entries that an owner of their task published; the others are buried."""
         if not rows:
             return []

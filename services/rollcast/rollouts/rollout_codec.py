@@ -4,7 +4,9 @@ Token arrays travel as raw little-endian bytes, 4 for an id and 4 for a log-prob
 choice takes one. A rollout without an episode has no byte of one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,34 +31,37 @@ from rollcast.rollouts.records import (
 from rollcast.wire import rollout_pb2 as pb
 from rollcast.wire.version import PolicyVersion
 
-_STATUSES = {
-    GradingStatus.UNGRADED: pb.GRADING_STATUS_UNSPECIFIED,
-    GradingStatus.OK: pb.GRADING_STATUS_OK,
-    GradingStatus.WRONG: pb.GRADING_STATUS_WRONG,
-    GradingStatus.TIMEOUT: pb.GRADING_STATUS_TIMEOUT,
-    GradingStatus.ERROR: pb.GRADING_STATUS_ERROR,
-}
-_STOP_REASONS = {
-    StopReason.RUNNING: pb.STOP_REASON_UNSPECIFIED,
-    StopReason.END: pb.STOP_REASON_END,
-    StopReason.LENGTH: pb.STOP_REASON_LENGTH,
-}
-_LEG_KINDS = {
-    LegKind.THINKING: pb.LEG_KIND_THINKING,
-    LegKind.PHRASE: pb.LEG_KIND_PHRASE,
-    LegKind.ANSWER: pb.LEG_KIND_ANSWER,
-    LegKind.GIVEN: pb.LEG_KIND_GIVEN,
-}
-_EPISODE_ENDS = {
-    EpisodeEnd.RUNNING: pb.EPISODE_END_UNSPECIFIED,
-    EpisodeEnd.ANSWERED: pb.EPISODE_END_ANSWERED,
-    EpisodeEnd.DONE: pb.EPISODE_END_DONE,
-    EpisodeEnd.TOKENS: pb.EPISODE_END_TOKENS,
-    EpisodeEnd.TURNS: pb.EPISODE_END_TURNS,
-    EpisodeEnd.SECONDS: pb.EPISODE_END_SECONDS,
-    EpisodeEnd.FAILED: pb.EPISODE_END_FAILED,
-}
 _Word = TypeVar("_Word", Purpose, GradingStatus, StopReason, LegKind, EpisodeEnd)
+
+
+def numbers(words: type[_Word], proto: Any, unset: _Word | None = None) -> dict[_Word, Any]:
+    """The number of each word in the enum of proto/ that has its names. `unset`: the word of 0."""
+    prefix = proto.keys()[0].removesuffix("UNSPECIFIED")
+    return {
+        word: proto.Value(prefix + ("UNSPECIFIED" if word is unset else word.name))
+        for word in words
+    }
+
+
+_STATUSES = numbers(GradingStatus, pb.GradingStatus, GradingStatus.UNGRADED)
+_STOP_REASONS = numbers(StopReason, pb.StopReason, StopReason.RUNNING)
+_LEG_KINDS = numbers(LegKind, pb.LegKind)
+_EPISODE_ENDS = numbers(EpisodeEnd, pb.EpisodeEnd, EpisodeEnd.RUNNING)
+
+
+def same_fields(*names: str) -> Callable[[Any], dict[str, Any]]:
+    """Copies the fields of these names, which travel as they are."""
+    values = attrgetter(*names)
+    return lambda item: dict(zip(names, values(item), strict=True))
+
+
+_same_in_rollout = same_fields(
+    "index", "partial", "reward", "grading_seconds", "interrupted", "preemptions"
+)
+_same_in_episode = same_fields(
+    "environment", "reason", "environment_seconds", "sampling_seconds", "restarts"
+)
+_turn_values = attrgetter(*(item.name for item in fields(Turn)))
 
 
 def word(words: dict[_Word, Any], value: int, name: str) -> _Word:
@@ -85,14 +90,9 @@ def _array(raw: bytes, dtype: str) -> NDArray[Any]:
 def rollout_to_proto(rollout: Rollout) -> pb.Rollout:
     return pb.Rollout(
         **_sequence_to_proto(rollout),
-        index=rollout.index,
-        partial=rollout.partial,
+        **_same_in_rollout(rollout),
         stop_reason=_STOP_REASONS[rollout.stop_reason],
-        reward=rollout.reward,
         grading_status=_STATUSES[rollout.grading_status],
-        grading_seconds=rollout.grading_seconds,
-        interrupted=rollout.interrupted,
-        preemptions=rollout.preemptions,
         episode=None if rollout.episode is None else _episode_to_proto(rollout.episode),
     )
 
@@ -101,14 +101,9 @@ def rollout_from_proto(message: pb.Rollout) -> Rollout:
     """Inverse of `rollout_to_proto`. Raises CodecError."""
     return Rollout(
         **_sequence(message),
-        index=message.index,
-        partial=message.partial,
+        **_same_in_rollout(message),
         stop_reason=word(_STOP_REASONS, message.stop_reason, "stop_reason"),
-        reward=message.reward,
         grading_status=word(_STATUSES, message.grading_status, "grading_status"),
-        grading_seconds=message.grading_seconds,
-        interrupted=message.interrupted,
-        preemptions=message.preemptions,
         episode=_episode(message.episode) if message.HasField("episode") else None,
     )
 
@@ -180,9 +175,10 @@ def _experts(message: pb.RoutedExperts) -> RoutedExperts:
 def _episode_to_proto(episode: Episode) -> pb.Episode:
     prompt = episode.prompt_token_ids
     return pb.Episode(
-        environment=episode.environment,
+        **_same_in_episode(episode),
         prompt_token_ids=None if prompt is None else int_bytes(prompt),
         turns=[
+            # One by one, because an episode may have thousands of them.
             pb.Turn(
                 sequence=turn.sequence,
                 start=turn.start,
@@ -201,10 +197,6 @@ def _episode_to_proto(episode: Episode) -> pb.Episode:
             for branch in episode.branches
         ],
         end=_EPISODE_ENDS[episode.end],
-        reason=episode.reason,
-        environment_seconds=episode.environment_seconds,
-        sampling_seconds=episode.sampling_seconds,
-        restarts=episode.restarts,
         metrics=[
             pb.EnvironmentMetric(name=name, value=value) for name, value in episode.metrics.items()
         ],
@@ -213,30 +205,15 @@ def _episode_to_proto(episode: Episode) -> pb.Episode:
 
 def _episode(message: pb.Episode) -> Episode:
     return Episode(
-        environment=message.environment,
+        **_same_in_episode(message),
         prompt_token_ids=ints(message.prompt_token_ids)
         if message.HasField("prompt_token_ids")
         else None,
-        turns=tuple(
-            Turn(
-                sequence=turn.sequence,
-                start=turn.start,
-                end=turn.end,
-                reward=turn.reward,
-                tool_calls=turn.tool_calls,
-                malformed_calls=turn.malformed_calls,
-                environment_seconds=turn.environment_seconds,
-            )
-            for turn in message.turns
-        ),
+        turns=tuple(Turn(*_turn_values(turn)) for turn in message.turns),
         branches=tuple(
             Branch(**_sequence(branch), prompt_token_ids=ints(branch.prompt_token_ids))
             for branch in message.branches
         ),
         end=word(_EPISODE_ENDS, message.end, "episode.end"),
-        reason=message.reason,
-        environment_seconds=message.environment_seconds,
-        sampling_seconds=message.sampling_seconds,
-        restarts=message.restarts,
         metrics={metric.name: metric.value for metric in message.metrics},
     )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollcast.config.tasks import MAX_REFERENCE_CHARACTERS
-from rollcast.rollouts.environment_metrics import find_defect
+from rollcast.rollouts.environment_metrics import bound_metrics
 from rollcast.rollouts.errors import CodecError
 from rollcast.rollouts.records import (
     Branch,
@@ -22,6 +22,7 @@ from rollcast.rollouts.records import (
     RolloutGroup,
     StopReason,
     TokenIds,
+    loss_mask,
 )
 
 MAX_ROLLOUTS = 4096
@@ -38,10 +39,7 @@ environment failed."""
 def check_task(task: PromptTask) -> None:
     """Raises CodecError if the task contradicts itself."""
     _check_texts(dataset=task.dataset, prompt_id=task.prompt_id, verifier=task.verifier)
-    _require(
-        len(task.reference) <= MAX_REFERENCE_CHARACTERS,
-        f"reference: {len(task.reference)} characters, more than {MAX_REFERENCE_CHARACTERS}",
-    )
+    _check_count("reference", len(task.reference), MAX_REFERENCE_CHARACTERS, "characters")
     _check_token_ids("prompt", task.prompt_token_ids)
     _require(
         1 <= task.num_rollouts <= MAX_ROLLOUTS,
@@ -76,13 +74,8 @@ def check_group(group: RolloutGroup) -> None:
     or is older than it says.
     """
     _check_texts(dataset=group.dataset, prompt_id=group.prompt_id)
-    owner = len(group.generator)
-    # Characters of a generator's name; the scripts and the records of :inflight take no longer one.
-    max_owner_characters = 512
-    _require(
-        owner <= max_owner_characters,
-        f"generator: {owner} characters, more than {max_owner_characters}",
-    )
+    # 512: the scripts and the records of :inflight take no longer name of a generator.
+    _check_count("generator", len(group.generator), 512, "characters")
     _check_token_ids("prompt", group.prompt_token_ids)
     _require(
         1 <= len(group.rollouts) <= MAX_ROLLOUTS,
@@ -106,10 +99,8 @@ def check_group(group: RolloutGroup) -> None:
         oldest = rollout.oldest_version
         _require(
             oldest is None or group.first_version <= oldest,
-            (
-                f"rollout {rollout.index} holds tokens of {oldest}, older than the group's first "
-                "version"
-            ),
+            f"rollout {rollout.index} holds tokens of {oldest}, older than the group's first "
+            "version",
         )
 
 
@@ -164,46 +155,33 @@ def _check_sequence(
 
 def _check_given(name: str, sequence: Rollout | Branch) -> None:
     """Given tokens have no log-probability and no loss."""
-    environment_ranges = [
-        (leg.start, leg.end) for leg in sequence.legs if leg.kind is LegKind.GIVEN
-    ]
-    if not environment_ranges:
+    given_legs = [leg for leg in sequence.legs if leg.kind is LegKind.GIVEN]
+    if not given_legs:
         return
-    has_loss = np.ones(len(sequence.token_ids), dtype=np.bool_)
-    for start, end in sequence.loss_masked:
-        has_loss[start:end] = False
-    for start, end in environment_ranges:
-        _require(not has_loss[start:end].any(), f"{name}: given tokens [{start}, {end}) carry loss")
+    has_loss = loss_mask(sequence)
+    for leg in given_legs:
+        given = f"{name}: given tokens [{leg.start}, {leg.end})"
+        _require(not has_loss[leg.start : leg.end].any(), f"{given} carry loss")
         _require(
-            not sequence.logprobs[start:end].any(),
-            f"{name}: given tokens [{start}, {end}) have log-probabilities",
+            not sequence.logprobs[leg.start : leg.end].any(), f"{given} have log-probabilities"
         )
 
 
 def _check_episode(name: str, rollout: Rollout, episode: Episode) -> None:
     _check_texts(environment=episode.environment, reason=episode.reason)
-    _require(
-        len(episode.turns) <= MAX_TURNS,
-        f"{name}: {len(episode.turns)} turns, more than {MAX_TURNS}",
-    )
-    _require(
-        len(episode.branches) <= MAX_TURNS,
-        f"{name}: {len(episode.branches)} branches, more than {MAX_TURNS}",
-    )
+    _check_count(name, len(episode.turns), MAX_TURNS, "turns")
+    _check_count(name, len(episode.branches), MAX_TURNS, "branches")
     is_running = episode.end is EpisodeEnd.RUNNING
     _require(is_running or not rollout.partial, f"{name}: partial, and its episode has ended")
-    is_failed = episode.end is EpisodeEnd.FAILED
-    _require(
-        not (is_failed and rollout.has_verdict),
-        f"{name}: its environment failed, and it has a verdict",
-    )
+    if episode.end is EpisodeEnd.FAILED:
+        _require(not rollout.has_verdict, f"{name}: its environment failed, and it has a verdict")
     for activity, seconds in (
         ("environment", episode.environment_seconds),
         ("sampling", episode.sampling_seconds),
     ):
         _require(0 <= seconds < math.inf, f"{name}: the {activity}'s time is {seconds:g} s")
-    metrics_defect = find_defect(episode.metrics)
-    _require(metrics_defect is None, f"{name}: {metrics_defect}")
+    num_left_out = len(episode.metrics) - len(bound_metrics(episode.metrics))
+    _require(num_left_out == 0, f"{name}: metrics out of bounds: {num_left_out}")
     if episode.prompt_token_ids is not None:
         _check_token_ids(f"{name}: prompt", episode.prompt_token_ids)
     for branch in episode.branches:
@@ -218,14 +196,11 @@ def _check_turns(name: str, rollout: Rollout, episode: Episode) -> None:
     ends = [0] * len(lengths)
     for number, turn in enumerate(episode.turns):
         where = f"{name}: turn {number}"
-        _require(
-            turn.sequence < len(lengths),
-            f"{where} is of sequence {turn.sequence}, of {len(lengths)}",
-        )
+        in_a_sequence = turn.sequence < len(lengths)
+        _require(in_a_sequence, f"{where} is of sequence {turn.sequence}, of {len(lengths)}")
         length = lengths[turn.sequence]
-        is_inside = ends[turn.sequence] <= turn.start <= turn.end <= length
         _require(
-            is_inside,
+            ends[turn.sequence] <= turn.start <= turn.end <= length,
             f"{where}, [{turn.start}, {turn.end}), overlaps another or leaves [0, {length})",
         )
         _require(math.isfinite(turn.reward), f"{where}: the reward is not finite")
@@ -238,11 +213,7 @@ def _check_episode_task(episode: EpisodeTask) -> None:
     _check_texts(environment=episode.environment)
     _require(episode.environment != "", "the environment has no name")
     for name, text in (("messages", episode.messages), ("answer", episode.answer)):
-        max_characters = MAX_REFERENCE_CHARACTERS
-        _require(
-            len(text) <= max_characters,
-            f"{name}: {len(text)} characters, more than {max_characters}",
-        )
+        _check_count(name, len(text), MAX_REFERENCE_CHARACTERS, "characters")
     _require(
         1 <= episode.max_turns <= MAX_TURNS,
         f"max_turns = {episode.max_turns}, not in 1..{MAX_TURNS}",
@@ -271,10 +242,11 @@ def _check_token_ids(name: str, token_ids: NDArray[np.int32]) -> None:
 
 def _check_texts(**texts: str) -> None:
     for name, text in texts.items():
-        _require(
-            len(text) <= MAX_TEXT_CHARACTERS,
-            f"{name}: {len(text)} characters, more than {MAX_TEXT_CHARACTERS}",
-        )
+        _check_count(name, len(text), MAX_TEXT_CHARACTERS, "characters")
+
+
+def _check_count(name: str, count: int, maximum: int, unit: str) -> None:
+    _require(count <= maximum, f"{name}: {count} {unit}, more than {maximum}")
 
 
 def _require(condition: bool, message: str) -> None:

@@ -321,10 +321,8 @@ class RankLauncher:
         except OSError as error:
             raise refused_by_the_world(
                 error,
-                (
-                    f"folder = {folder.parent}: cannot be written ({error.strerror}); fix the "
-                    "volume or its permissions"
-                ),
+                f"folder = {folder.parent}: cannot be written ({error.strerror}); fix the "
+                "volume or its permissions",
             ) from error
         with lock:
             self._wait(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -51,7 +50,7 @@ from rollcast.trainer.learner.checkpoint import (
     damage_message,
 )
 from rollcast.trainer.learner.group import LearnerGroup
-from rollcast.trainer.learner.ranks import join_ranks, lost_rank
+from rollcast.trainer.learner.ranks import join_configured_ranks, lost_rank
 
 LAST_READING_SECONDS = 30.0
 """How long the trainer waits at its end for the readers of /metrics, which may not come again."""
@@ -81,15 +80,9 @@ def serve(config: RunConfig, *, resume: bool, step: int | None = None) -> int:
     load_own_parts(config.recipe)
     # A cluster's run file has no digests: no command that started it saw the code.
     config = config.model_copy(update={"recipe": with_digests(config.recipe)})
-    if config.trainer.cpu is not None:
-        os.sched_setaffinity(0, {config.trainer.cpu + int(os.environ.get("RANK", "0"))})
     if (sentence := why_not_registered()) is not None:
         log.warning(sentence)
-    ranks = join_ranks(
-        timeout_seconds=config.trainer.collective_timeout_seconds,
-        threads=config.trainer.threads,
-        shard_ranks=config.trainer.shard_ranks,
-    )
+    ranks = join_configured_ranks(config.trainer)
     try:
         learners = LearnerGroup.build(config, ranks)
         if ranks.rank > 0:

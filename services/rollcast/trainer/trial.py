@@ -36,7 +36,7 @@ if __name__ == "__main__":
 with pause_garbage_collection():
     from rollcast.trainer.learner.batch import TrainingSequence, denominator, plan_micro_batches
     from rollcast.trainer.learner.group import build_learner
-    from rollcast.trainer.learner.ranks import Ranks, join_ranks
+    from rollcast.trainer.learner.ranks import Ranks, join_configured_ranks
 
 
 def time_update(
@@ -110,13 +110,7 @@ def main() -> int:
     configure_logging("trial")
     try:
         config = load_run_config(arguments.config)
-        if config.trainer.cpu is not None:
-            os.sched_setaffinity(0, {config.trainer.cpu + int(os.environ.get("RANK", "0"))})
-        ranks = join_ranks(
-            timeout_seconds=config.trainer.collective_timeout_seconds,
-            threads=config.trainer.threads,
-            shard_ranks=config.trainer.shard_ranks,
-        )
+        ranks = join_configured_ranks(config.trainer)
         try:
             tried = read_record(arguments.trial, TrialRecord).completions
             update_record = time_update(config.model, config.recipe, config.trainer, ranks, tried)

@@ -23,39 +23,31 @@ class ClippedSurrogate:
     clip_low: float
     clip_high: float
 
+    def log_ratio(self, inputs: LossInputs) -> Tensor:
+        """Return [T] log rho of each token; 0 if the weight is 0."""
+        return log_ratio(inputs)
+
     def terms(self, inputs: LossInputs) -> Tensor:
+        ratio = clamp_log_ratio(self.log_ratio(inputs), inputs.advantages).exp()
+        clipped = ratio.clamp(1 - self.clip_low, 1 + self.clip_high)
         return zero_without_loss(
-            clipped_surrogate(log_ratio(inputs), inputs.advantages, self.clip_low, self.clip_high),
-            inputs,
+            torch.minimum(ratio * inputs.advantages, clipped * inputs.advantages), inputs
         )
 
     def overflowing_tokens(self, inputs: LossInputs) -> Tensor:
-        return overflows(log_ratio(inputs), inputs.advantages) & (inputs.weights > 0)
+        return overflows(self.log_ratio(inputs), inputs.advantages) & (inputs.weights > 0)
 
     def clipped_tokens(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
-        return clipped_away(log_ratio(inputs), inputs, self.clip_low, self.clip_high)
+        """Return two [T] bool, the tokens whose gradient the clip removes: those with a ratio below
+        its range and A < 0, and those with one above it and A > 0."""
+        ratio = self.log_ratio(inputs).detach().exp()
+        has_loss = inputs.weights > 0
+        low = (ratio < 1 - self.clip_low) & (inputs.advantages < 0) & has_loss
+        high = (ratio > 1 + self.clip_high) & (inputs.advantages > 0) & has_loss
+        return low, high
 
 
 def make(settings: DapoLoss | GrpoLoss | BaseLoss) -> ClippedSurrogate:
     if isinstance(settings, GrpoLoss):
         return ClippedSurrogate(clip_low=settings.clip, clip_high=settings.clip)
     return ClippedSurrogate(clip_low=settings.clip_low, clip_high=settings.clip_high)
-
-
-def clipped_surrogate(
-    log_ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float
-) -> Tensor:
-    ratio = clamp_log_ratio(log_ratio, advantages).exp()
-    return torch.minimum(ratio * advantages, ratio.clamp(1 - clip_low, 1 + clip_high) * advantages)
-
-
-def clipped_away(
-    log_ratio: Tensor, inputs: LossInputs, clip_low: float, clip_high: float
-) -> tuple[Tensor, Tensor]:
-    """Return two [T] bool, the tokens whose gradient the clip removes: those with a ratio below its
-    range and A < 0, and those with one above it and A > 0."""
-    ratio = log_ratio.detach().exp()
-    has_loss = inputs.weights > 0
-    low = (ratio < 1 - clip_low) & (inputs.advantages < 0) & has_loss
-    high = (ratio > 1 + clip_high) & (inputs.advantages > 0) & has_loss
-    return low, high

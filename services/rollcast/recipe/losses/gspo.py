@@ -7,54 +7,31 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from rollcast.config.losses.gspo import GspoLoss
-from rollcast.recipe.losses.clipped_surrogate import clipped_away, clipped_surrogate
-from rollcast.recipe.losses.loss import LossInputs, log_ratio, zero_without_loss
-from rollcast.recipe.ratios import overflows
+from rollcast.recipe.losses.clipped_surrogate import ClippedSurrogate
+from rollcast.recipe.losses.loss import LossInputs, log_ratio
+from rollcast.recipe.ratios import rollout_sums
 
 
 @dataclass(frozen=True, slots=True)
-class Gspo:
+class Gspo(ClippedSurrogate):
     """GSPO: Eq (3) with one ratio per rollout, rho_i = (pi_train(y_i) / pi_gen(y_i)) ^ (1 / |y_i|),
     over loss tokens.
 
     ScaleRL prints rho_i without the exponent, but its clip scale (3e-3 / 4e-3, A.17.3) only makes
     sense with it, as in the GSPO paper (arXiv 2507.18071); `length_normalised` False is the printed
     form. An episode has one ratio for each of its training sequences, over the sampled tokens of
-    that sequence.
+    that sequence. So all tokens of a rollout are clipped, or none.
     """
 
-    clip_low: float
-    clip_high: float
     length_normalised: bool = True
 
-    def terms(self, inputs: LossInputs) -> Tensor:
-        return zero_without_loss(
-            clipped_surrogate(
-                self._log_ratio(inputs), inputs.advantages, self.clip_low, self.clip_high
-            ),
-            inputs,
-        )
-
-    def overflowing_tokens(self, inputs: LossInputs) -> Tensor:
-        return overflows(self._log_ratio(inputs), inputs.advantages) & (inputs.weights > 0)
-
-    def clipped_tokens(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
-        """All tokens of a rollout, or none, by the rollout's ratio."""
-        return clipped_away(self._log_ratio(inputs), inputs, self.clip_low, self.clip_high)
-
-    def _log_ratio(self, inputs: LossInputs) -> Tensor:
+    def log_ratio(self, inputs: LossInputs) -> Tensor:
         """Return [T] log rho_i of each token's rollout."""
         token_log_ratio = log_ratio(inputs)
-        has_loss = inputs.weights > 0
-        num_rollouts = int(inputs.rollout.max()) + 1 if inputs.rollout.numel() else 0
-        totals = token_log_ratio.new_zeros(num_rollouts).index_add(
-            0, inputs.rollout, token_log_ratio
-        )
+        totals = rollout_sums(token_log_ratio, inputs.rollout)
         if self.length_normalised:
-            num_loss_tokens = has_loss.to(token_log_ratio.dtype)
-            lengths = token_log_ratio.new_zeros(num_rollouts).index_add(
-                0, inputs.rollout, num_loss_tokens
-            )
+            has_loss = (inputs.weights > 0).to(token_log_ratio.dtype)
+            lengths = rollout_sums(has_loss, inputs.rollout)
             # A rollout without loss tokens has the sum 0, and must not become 0 / 0.
             totals = totals / lengths.clamp(min=1)
         return totals[inputs.rollout]

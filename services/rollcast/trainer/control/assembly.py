@@ -16,7 +16,7 @@ from rollcast.recipe.distillation import distillation_advantages, token_reverse_
 from rollcast.recipe.effective_batch import EffectiveBatch, effective_batch, kept_rollouts
 from rollcast.recipe.length_control import length_penalty
 from rollcast.recipe.own_parts import CompletionRecord, own_advantages, own_penalty
-from rollcast.rollouts.records import EpisodeEnd, Rollout, RolloutGroup
+from rollcast.rollouts.records import EpisodeEnd, Rollout, RolloutGroup, loss_mask
 from rollcast.trainer.control.episode_credit import (
     ComparedReward,
     SequenceAdvantages,
@@ -29,7 +29,6 @@ from rollcast.trainer.control.pass_rate import counted_reward
 from rollcast.trainer.control.teacher import RolloutLogprobs
 from rollcast.trainer.learner.batch import (
     TrainingSequence,
-    loss_mask,
     num_loss_tokens,
     training_sequences,
 )

@@ -17,7 +17,7 @@ one of them.
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rollcast.recipe.schedule import Batch, PipelineState, Wait, WaitReason
 from rollcast.rollouts.errors import QueueAway
@@ -42,31 +42,23 @@ are noticed."""
 log = get_logger()
 
 
+@dataclass(eq=False)
 class Controller:
     """One incarnation of the trainer. `build_controller` makes it."""
 
-    def __init__(
-        self,
-        state: TrainerState,
-        pipeline: GroupPipeline,
-        examiner: Examiner,
-        fleet: Fleet,
-        checkpoints: Checkpoints,
-        learners: LearnerGroup,
-        reporter: Reporter,
-        stop_requested: Callable[[], bool],
-    ) -> None:
-        self.state = state
-        self._pipeline = pipeline
-        self._examiner = examiner
-        self._fleet = fleet
-        self._publisher = fleet.publisher
-        self._checkpoints = checkpoints
-        self._learners = learners
-        self._reporter = reporter
-        self._stop_requested = stop_requested
-        self._is_out_of_prompts = False
-        self._is_serving = False
+    state: TrainerState
+    _pipeline: GroupPipeline
+    _examiner: Examiner
+    _fleet: Fleet
+    _checkpoints: Checkpoints
+    _learners: LearnerGroup
+    _reporter: Reporter
+    _stop_requested: Callable[[], bool]
+    _is_out_of_prompts: bool = False
+    _is_serving: bool = False
+
+    def __post_init__(self) -> None:
+        self._publisher = self._fleet.publisher
 
     # Start
 

@@ -19,6 +19,7 @@ from rollcast.rollouts.records import (
     Sampling,
     StopReason,
     TokenIds,
+    loss_mask,
 )
 from rollcast.trainer.control.episode_defects import (
     MAX_GROUP_SECONDS,
@@ -283,9 +284,7 @@ def _certainty_defect(group: RolloutGroup) -> str | None:
     num_tokens = 0
     for rollout in group.rollouts:
         for sequence in rollout.sequences:
-            has_loss = np.ones(len(sequence.token_ids), dtype=np.bool_)
-            for start, end in sequence.loss_masked:
-                has_loss[start:end] = False
+            has_loss = loss_mask(sequence)
             if sequence.logprobs[has_loss].any():
                 return None
             num_tokens += int(has_loss.sum())
@@ -331,25 +330,25 @@ def _number_defect(rollouts: Sequence[Rollout], vocab_size: int) -> str | None:
 
 def _routing_defect(group: RolloutGroup, routing: Routing) -> str | None:
     """The codec has compared the number of tokens with the rollout."""
-    for rollout in group.rollouts:
-        for sequence in rollout.sequences:
-            if defect := _experts_defect(sequence, routing):
-                return f"rollout {rollout.index} {defect}"
-    return None
+    defects = (
+        (rollout.index, _experts_defect(sequence, routing))
+        for rollout in group.rollouts
+        for sequence in rollout.sequences
+    )
+    return next((f"rollout {index} {defect}" for index, defect in defects if defect), None)
 
 
 def _experts_defect(sequence: Rollout | Branch, routing: Routing) -> str | None:
     chosen = sequence.routed_experts
     if chosen is None:
-        return (
-            "does not say which experts it used, and recipe.router_replay is true"
-            if len(sequence.token_ids)
-            else None
-        )
+        missing = "does not say which experts it used, and recipe.router_replay is true"
+        return missing if len(sequence.token_ids) else None
     _, layers, choices = chosen.shape
     if (layers, choices) != (routing.layers, routing.choices):
-        expected = f"the model {routing.choices} in {routing.layers}"
-        return f"has {choices} experts in each of {layers} layers, {expected}"
+        return (
+            f"has {choices} experts in each of {layers} layers, the model {routing.choices} in "
+            f"{routing.layers}"
+        )
     if chosen.size and (largest := int(chosen.max())) >= routing.experts:
         return f"was sent to expert {largest}, and a layer has {routing.experts}"
     return None

@@ -51,18 +51,10 @@ class EarlyStop:
         """
         if not is_complete(evaluation.graded_share):
             return
-        self._points.append(
-            (
-                evaluation.step,
-                evaluation.pass_rate,
-                evaluation.standard_error or 0.0,
-                evaluation.compute_device_hours,
-                evaluation.start_up_device_hours,
-                evaluation.devices,
-                evaluation.trained_tokens,
-                evaluation.truncation_ratio,
-            )
-        )
+        reading = (evaluation.step, evaluation.pass_rate, evaluation.standard_error or 0.0)
+        hours = (evaluation.compute_device_hours, evaluation.start_up_device_hours)
+        run_state = (evaluation.devices, evaluation.trained_tokens, evaluation.truncation_ratio)
+        self._points.append((*reading, *hours, *run_state))
         self._judge(self._points)
 
     def _judge(self, rows: Sequence[CurveRow]) -> None:

@@ -15,6 +15,7 @@ from rollcast.rollouts.records import (
     RolloutGroup,
     StopReason,
     TokenIds,
+    loss_mask,
 )
 
 MAX_GROUP_SECONDS = 7 * 86_400.0
@@ -38,14 +39,12 @@ def environment_defect(group: RolloutGroup, task: PromptTask) -> str | None:
         if name is None:
             return (
                 f"rollout {rollout.index} is one answer; the task asked for an episode in the "
-                "environment "
-                f"{expected_name!r}"
+                f"environment {expected_name!r}"
             )
         if expected_name is None:
             return (
                 f"rollout {rollout.index} is an episode in the environment {name[:200]!r}; the "
-                "task asked for one "
-                "answer"
+                "task asked for one answer"
             )
         return (
             f"rollout {rollout.index} is of the environment {name[:200]!r}; the task asked for "
@@ -153,9 +152,7 @@ def _mask_defect(
     """Given tokens and the phrase that ends thinking carry no loss, and only some environments take
     it from others.
     """
-    has_loss = np.ones(len(sequence.token_ids), dtype=np.bool_)
-    for start, end in sequence.loss_masked:
-        has_loss[start:end] = False
+    has_loss = loss_mask(sequence)
     is_sampled = np.ones(len(sequence.token_ids), dtype=np.bool_)
     for leg in sequence.legs:
         if leg.kind is LegKind.PHRASE:

@@ -55,16 +55,12 @@ class EvaluationPlan:
 
 def evaluation_plans(tasks: Tasks, checkpoint_every_steps: int) -> tuple[EvaluationPlan, ...]:
     """The curve's plan first, then those of the downstream sets."""
-    weights = (
-        {mixture_part.dataset.name: mixture_part.weight for mixture_part in tasks.parts}
-        if len(tasks.parts) > 1
-        else {}
-    )
+    weights = {part.dataset.name: part.weight for part in tasks.parts}
     curve = EvaluationPlan(
         tasks.dataset.name,
         tasks.evaluation.every_steps,
         tasks.evaluation.rollouts_per_prompt,
-        weights,
+        weights if len(tasks.parts) > 1 else {},
     )
     return curve, *(
         EvaluationPlan(
@@ -132,25 +128,21 @@ class Closed:
     """The answers to the first prompts asked."""
 
 
+@dataclass(eq=False)
 class OpenEvaluations:
     """Collects the answers to evaluation prompts."""
 
-    def __init__(
-        self,
-        run: str,
-        deadline_seconds: float,
-        ranges: Mapping[str, tuple[float, float]] = {},
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """ranges: lowest and highest reward of each environment, by its name."""
-        self._run = run
-        self._reward_ranges = ranges
-        self._metric_means = MetricMeans()
-        self._deadline_seconds = deadline_seconds
-        self._clock = clock
-        self._open: list[OpenEvaluation] = []
-        self._looked_at = clock()
-        self._asked_steps: dict[str, int] = {}
+    run: str
+    deadline_seconds: float
+    reward_ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Lowest and highest reward of each environment, by its name."""
+    clock: Callable[[], float] = time.monotonic
+    _metric_means: MetricMeans = field(default_factory=MetricMeans)
+    _open: list[OpenEvaluation] = field(default_factory=list)
+    _asked_steps: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._looked_at = self.clock()
 
     def asked_step(self, plan: EvaluationPlan) -> int:
         """Step of the newest evaluation asked for; -1 = none yet."""
@@ -170,7 +162,7 @@ class OpenEvaluations:
     def ask(self, plan: EvaluationPlan, moment: Moment, tasks: Sequence[PromptTask]) -> None:
         self._asked_steps[plan.dataset] = moment.step
         by_sequence = {task.sequence: task for task in tasks}
-        self._open.append(OpenEvaluation(plan, moment, by_sequence, self._deadline_seconds))
+        self._open.append(OpenEvaluation(plan, moment, by_sequence, self.deadline_seconds))
 
     def find_wanted_task(self, sequence: int) -> PromptTask | None:
         """The task if its answer is still wanted; None if it has one, or if a lost incarnation
@@ -209,7 +201,7 @@ class OpenEvaluations:
         `generators`: whether any is at work; the time since the last call counts only then.
         `away_seconds`: of that time, how long Redis was away; it does not count either.
         """
-        now_seconds = self._clock()
+        now_seconds = self.clock()
         elapsed = max(0.0, now_seconds - self._looked_at - away_seconds)
         self._looked_at = now_seconds
         for item in self._open:
@@ -260,7 +252,7 @@ class OpenEvaluations:
         # All prompts weigh the same, however many of their completions have a verdict.
         pass_rate = float(np.mean([values.mean() for values in rewards]))
         return EvaluationRecord(
-            run=self._run,
+            run=self.run,
             dataset=dataset,
             **asdict(item.moment),
             pass_rate=pass_rate,
@@ -294,7 +286,7 @@ class OpenEvaluations:
             for task in tasks
         }
         name = names.pop() if len(names) == 1 else None
-        low, high = self._reward_ranges.get(name or "", (0.0, 1.0))
+        low, high = self.reward_ranges.get(name or "", (0.0, 1.0))
         return None if (low, high) == (0.0, 1.0) else low + (high - low) * pass_rate
 
 
@@ -345,15 +337,12 @@ def _weighted_mean(
     """
     total = sum(weights.values())
     shares = {name: weight / total for name, weight in weights.items()}
+    errors = {name: point.standard_error for name, point in parts.items()}
+    errors_new_prompts = {name: point.standard_error_new_prompts for name, point in parts.items()}
     return replace(
         overall_point,
         environment_reward=None,
         pass_rate=sum(share * parts[name].pass_rate for name, share in shares.items()),
-        standard_error=weighted_standard_error(
-            shares, {name: part_point.standard_error for name, part_point in parts.items()}
-        ),
-        standard_error_new_prompts=weighted_standard_error(
-            shares,
-            {name: part_record.standard_error_new_prompts for name, part_record in parts.items()},
-        ),
+        standard_error=weighted_standard_error(shares, errors),
+        standard_error_new_prompts=weighted_standard_error(shares, errors_new_prompts),
     )

@@ -89,14 +89,12 @@ class Intake:
         # Groups that one call to the queue returns. collect calls it until fewer come.
         max_groups_per_read = 64
         deliveries = self._queue.read(max_groups_per_read, block_seconds)
-        while deliveries:
+        for delivery in deliveries:
+            self._route(delivery)
+        while len(deliveries) == max_groups_per_read:
+            deliveries = self._queue.read(max_groups_per_read, 0.0)
             for delivery in deliveries:
                 self._route(delivery)
-            deliveries = (
-                self._queue.read(max_groups_per_read, 0.0)
-                if len(deliveries) == max_groups_per_read
-                else []
-            )
         if self.teacher is not None:
             for sequence in self.teacher.answered_sequences():
                 # Others are ready already, and stay answered until a batch takes them.

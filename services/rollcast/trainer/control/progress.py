@@ -115,8 +115,7 @@ class Progress:
         if unknown := data.keys() - names:
             raise UserError(
                 f"checkpoint: holds {', '.join(sorted(unknown))}, which this Rollcast does not "
-                "know; "
-                "resume with the release that wrote it, or a newer one"
+                "know; resume with the release that wrote it, or a newer one"
             )
         if missing_names := names - data.keys():
             raise MalformedProgress(f"its controller's state lacks {min(missing_names)}")
@@ -132,8 +131,7 @@ class Progress:
         if newer := [name for name, version in newest.items() if getattr(progress, name) > version]:
             raise UserError(
                 f"checkpoint: {newer[0]} is {getattr(progress, newer[0])}, and this Rollcast knows "
-                f"{newest[newer[0]]} "
-                "at most; resume with the release that wrote it, or a newer one"
+                f"{newest[newer[0]]} at most; resume with the release that wrote it, or a newer one"
             )
         return progress
 

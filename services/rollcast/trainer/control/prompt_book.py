@@ -41,8 +41,7 @@ class PromptBook(dict[str, TokenizedPrompt]):
         if not self:
             raise UserError(
                 f"recipe.max_prompt_tokens = {max_prompt_tokens}: every one of the {len(prompts)} "
-                "prompts is longer or "
-                "empty; raise it or check the data set"
+                "prompts is longer or empty; raise it or check the data set"
             )
         lengths = sorted(len(item.token_ids) for item in self.values())
         self._decile_bounds = [
@@ -143,10 +142,9 @@ def length_budget(recipe: Recipe, encode: Encode, seed: int) -> LengthBudget:
     if needed > recipe.max_completion_tokens:
         raise UserError(
             f"recipe.max_completion_tokens = {recipe.max_completion_tokens}: length_control's last "
-            "position "
-            f"{control.position[1]}, the {len(phrase)} tokens of its phrase and answer_tokens "
-            f"{control.answer_tokens} "
-            f"take {needed}; raise it to that, or lower position or answer_tokens"
+            f"position {control.position[1]}, the {len(phrase)} tokens of its phrase and "
+            f"answer_tokens {control.answer_tokens} take {needed}; raise it to that, or lower "
+            "position or answer_tokens"
         )
     return LengthBudget(
         max_tokens=recipe.max_completion_tokens,

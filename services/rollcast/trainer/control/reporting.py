@@ -60,13 +60,13 @@ class Reporter:
     max_bytes: int
     """Bytes of finished groups in Redis above which nothing is dispatched."""
     _exported_totals: dict[tuple[str, ...], float] = field(default_factory=dict)
-    _served_at: float = 0.0
     _warned_at: dict[str, float] = field(default_factory=dict)
     _staleness: dict[int, int] = field(default_factory=dict)
     _batch_statistics: dict[str, float] = field(default_factory=dict)
     _batch_environment_metrics: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._served_at = 0.0
         self._metric_means = MetricMeans()
         self._series = EvaluationSeries(self._exporter)
 
@@ -110,17 +110,18 @@ class Reporter:
         """One group used or filtered, with the tokens of its longest rollout, in which a bias by
         length would show.
         """
-        longest = max(rollout.num_tokens for rollout in group.rollouts)
         self._exporter.add(trainer_metrics.CONSUMED_TOKENS, group.num_tokens)
         episodes = [rollout.episode for rollout in group.rollouts if rollout.episode]
-        ends = Counter(str(episode.end) for episode in episodes)
-        failure_reasons = [
-            episode.reason for episode in episodes if episode.end is EpisodeEnd.FAILED
-        ]
-        # A longer sentence about a failed environment is cut in tasks.jsonl
-        failures = Counter(reason[:300] for reason in failure_reasons)
-        details = {"longest": longest, "episodes": dict(ends), "failures": dict(failures)}
-        self.count_group(outcome, group.sequence, group.prompt_id, **details)
+        failed = [episode for episode in episodes if episode.end is EpisodeEnd.FAILED]
+        self.count_group(
+            outcome,
+            group.sequence,
+            group.prompt_id,
+            longest=max(rollout.num_tokens for rollout in group.rollouts),
+            episodes=dict(Counter(str(episode.end) for episode in episodes)),
+            # A longer sentence about a failed environment is cut in tasks.jsonl
+            failures=dict(Counter(episode.reason[:300] for episode in failed)),
+        )
 
     def count_group(
         self, outcome: TaskOutcome, sequence: int, prompt_id: str, **details: Any
@@ -137,12 +138,7 @@ class Reporter:
         self._exporter.add(trainer_metrics.GROUPS_BY_DECILE, outcome=outcome, decile=decile)
         pass_rate = self._state.curriculum.pass_rate(prompt_id)
         # Groups are counted by the quarter of the past pass rate of their prompt.
-        num_pass_rate_bins = 4
-        quarter = (
-            "new"
-            if pass_rate is None
-            else str(min(num_pass_rate_bins - 1, int(pass_rate * num_pass_rate_bins)))
-        )
+        quarter = "new" if pass_rate is None else str(min(3, int(pass_rate * 4)))
         self._exporter.add(trainer_metrics.GROUPS_BY_PASS_RATE, outcome=outcome, quarter=quarter)
 
     def batch(self, groups: Sequence[RolloutGroup], replaced: Sequence[RolloutGroup]) -> None:
@@ -164,10 +160,10 @@ class Reporter:
         self._batch_environment_metrics = self._metric_means.mean(received_groups)
         export_means(self._exporter, self._batch_environment_metrics)
         # Above this share of truncated rollouts a run typically becomes unstable (paper A.15)
-        if self._batch_statistics["truncation_ratio"] > 0.10 and self._may_warn("truncation"):
-            log.warning(
+        if (ratio := self._batch_statistics["truncation_ratio"]) > 0.10:
+            self._warn(
                 "more than a tenth of the rollouts is truncated; such runs typically destabilise",
-                ratio=round(self._batch_statistics["truncation_ratio"], 3),
+                ratio=round(ratio, 3),
             )
 
     @property
@@ -178,8 +174,8 @@ class Reporter:
     def note_replaced_groups(self, count: int) -> None:
         """`count` groups were filtered on arrival since the last batch; others take their place."""
         # Groups filtered and replaced before one batch, in batches, above which the log warns
-        if count > 10 * self._recipe.prompts_per_step and self._may_warn("refill"):
-            log.warning(
+        if count > 10 * self._recipe.prompts_per_step:
+            self._warn(
                 "recipe.refill_filtered: prompt after prompt is all right or all wrong",
                 filtered=count,
             )
@@ -187,8 +183,8 @@ class Reporter:
     def step(self, stats: UpdateStats, longest_ratio: float) -> None:
         """Export, record and log one optimizer step."""
         self._export_step(stats, longest_ratio)
-        if longest_ratio > LONGEST_GROUP_WARNING and self._may_warn("longest"):
-            log.warning(
+        if longest_ratio > LONGEST_GROUP_WARNING:
+            self._warn(
                 "the longest groups nearly outlast the staleness window",
                 ratio=round(longest_ratio, 2),
             )
@@ -255,14 +251,13 @@ class Reporter:
         uses = self._state.progress.uses
         return sum(uses.values()) / max(1, len(uses))
 
-    def _may_warn(self, about: str) -> bool:
+    def _warn(self, sentence: str, **details: Any) -> None:
         """The metric is updated every step; the log warns once a minute at most."""
         now_seconds = time.monotonic()
         # Between two warnings about the same thing
-        if now_seconds - self._warned_at.get(about, -math.inf) < 60.0:
-            return False
-        self._warned_at[about] = now_seconds
-        return True
+        if now_seconds - self._warned_at.get(sentence, -math.inf) >= 60.0:
+            self._warned_at[sentence] = now_seconds
+            log.warning(sentence, **details)
 
     def update_skipped(self) -> None:
         """The gradient was not finite: the weights stay, the batch counts as filtered."""
@@ -270,8 +265,7 @@ class Reporter:
         log.error("the gradient is not finite; this batch makes no update")
 
     def no_generator(self) -> None:
-        if self._may_warn("generators"):
-            log.warning("no generator has joined; training waits for one")
+        self._warn("no generator has joined; training waits for one")
 
     def evaluation_lost(self, dataset: str, step: int) -> None:
         self._exporter.add(evaluation_metrics.EVAL_LOST, dataset=dataset)
@@ -280,12 +274,11 @@ class Reporter:
         )
 
     def back_pressure(self, queued_bytes: int) -> None:
-        if self._may_warn("back-pressure"):
-            log.warning(
-                "redis.max_bytes holds dispatch back",
-                queued_bytes=queued_bytes,
-                max_bytes=self.max_bytes,
-            )
+        self._warn(
+            "redis.max_bytes holds dispatch back",
+            queued_bytes=queued_bytes,
+            max_bytes=self.max_bytes,
+        )
 
     def record_wait(self, seconds: float, reason: str) -> None:
         self._exporter.add(trainer_metrics.TRAINER_WAIT, seconds, **{"for": reason})

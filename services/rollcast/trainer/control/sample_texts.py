@@ -167,14 +167,8 @@ class _TurnWriter:
         kind = next(
             (leg.kind for leg in sequence.legs if leg.start <= first < leg.end), LegKind.ANSWER
         )
-        version = next(
-            (
-                str(span.version)
-                for span in sequence.version_spans
-                if span.start <= first < span.end
-            ),
-            "",
-        )
+        spans = sequence.version_spans
+        version = next((str(it.version) for it in spans if it.start <= first < it.end), "")
         is_masked = any(low <= first < high for low, high in sequence.loss_masked)
         token_ids = sequence.token_ids[first:stop].tolist()
         if kind is LegKind.GIVEN:

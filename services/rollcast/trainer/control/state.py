@@ -194,8 +194,7 @@ def _restore_curriculum(curriculum: Curriculum | MixtureCurriculum, progress: Pr
     except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
         raise UserError(
             f"the checkpoint's curriculum is damaged ({type(error).__name__}: {str(error)[:100]}); "
-            "remove the "
-            "checkpoint to resume from an older one"
+            "remove the checkpoint to resume from an older one"
         ) from error
 
 

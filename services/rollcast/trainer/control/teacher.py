@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -59,25 +60,20 @@ class NoPlace(NoAnswer):
     """The teacher was not even asked, because others had all its places until the deadline."""
 
 
+@dataclass(eq=False)
 class TeacherClient:
     """Made, called and closed by one thread; its requests run on another."""
 
-    def __init__(
-        self,
-        settings: EndpointTeacher,
-        exporter: Exporter,
-        *,
-        max_tokens: int,
-        is_wanted: Callable[[RolloutGroup], bool] = lambda _: True,
-    ) -> None:
-        """`max_tokens`: of prompt and completion.
+    _settings: EndpointTeacher
+    _exporter: Exporter
+    _: KW_ONLY
+    max_tokens: int
+    """The longest prompt with its completion."""
+    is_wanted: Callable[[RolloutGroup], bool] = lambda _: True
+    """Whether anything of a group can be trained on."""
 
-        `is_wanted`: whether anything of a group can be trained on.
-        """
-        self._settings = settings
-        self._exporter = exporter
-        self._is_wanted = is_wanted
-        self._max_answer_bytes = ANSWER_BYTES + ANSWER_BYTES_PER_TOKEN * max_tokens
+    def __post_init__(self) -> None:
+        self._max_answer_bytes = ANSWER_BYTES + ANSWER_BYTES_PER_TOKEN * self.max_tokens
         self._answer_futures: dict[int, Future[TeacherLogprobs]] = {}
         """By task sequence."""
         self._warned_at = -WARN_SECONDS
@@ -89,7 +85,7 @@ class TeacherClient:
         self._thread.start()
         self._asking, self._places = self._on_loop(self._open()).result(STOP_SECONDS)
         for outcome in OUTCOMES:  # a counter that begins at 1 would hide the first
-            exporter.add(trainer_metrics.TEACHER_ROLLOUTS, 0.0, outcome=outcome)
+            self._exporter.add(trainer_metrics.TEACHER_ROLLOUTS, 0.0, outcome=outcome)
 
     async def _open(self) -> tuple[Asking, asyncio.Semaphore]:
         asking = Asking(self._settings, lambda _: None, self._max_answer_bytes, FINAL_STATUSES)
@@ -100,7 +96,7 @@ class TeacherClient:
 
     def ask(self, group: RolloutGroup) -> bool:
         """Begin to ask about a group; False = it is not wanted."""
-        if not self._is_wanted(group):
+        if not self.is_wanted(group):
             return False
         self._answer_futures[group.sequence] = self._on_loop(self._ask_group(group))
         return True
@@ -158,17 +154,13 @@ class TeacherClient:
         setting = "recipe.distillation.teacher"
         sentence = (
             f"{setting}.url = {self._settings.url}: {self._silent_groups} groups in a row got no "
-            "answer, without which "
-            f"nothing can be trained on ({self._last_failure}); correct the server, or {setting} "
-            "in the run file"
+            f"answer, without which nothing can be trained on ({self._last_failure}); correct the "
+            f"server, or {setting} in the run file"
         )
         failure = self._last_failure
-        is_outage = (
-            failure is not None
-            and failure.outcome in PASSING_OUTCOMES
-            and not failure.is_own_mistake
-        )
-        return PassingError(sentence) if is_outage else UserError(sentence)
+        if failure is None or failure.is_own_mistake or failure.outcome not in PASSING_OUTCOMES:
+            return UserError(sentence)
+        return PassingError(sentence)
 
     async def _ask_group(self, group: RolloutGroup) -> TeacherLogprobs:
         prompt = group.prompt_token_ids

@@ -93,16 +93,13 @@ async def _compare_endpoint(
     if text != model_tokenizer.decode(token_ids):
         raise UserError(
             f"recipe.distillation.teacher.url = {settings.url!r}: {settings.model} has another "
-            "tokenizer than "
-            f"model.path = {model.path!r}; give a teacher with the same tokenizer"
+            f"tokenizer than model.path = {model.path!r}; give a teacher with the same tokenizer"
         )
     # vLLM samples at least one token after those whose log-probs are asked for.
     if max_length <= model.max_length:
         needed = model.max_length + 1
         raise UserError(
             f"recipe.distillation.teacher.url = {settings.url!r}: {settings.model} takes "
-            f"{max_length} tokens, and a "
-            f"rollout may have model.max_length = {model.max_length}; start it with "
-            f"--max-model-len {needed}, or lower "
-            "model.max_length"
+            f"{max_length} tokens, and a rollout may have model.max_length = {model.max_length}; "
+            f"start it with --max-model-len {needed}, or lower model.max_length"
         )

@@ -4,6 +4,7 @@ evaluations.
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from rollcast.config.recipe import Recipe
 from rollcast.recipe.group_signal import GroupSignal, classify_group, why_none_is_used
@@ -56,9 +57,8 @@ def export_batch_statistics(exporter: Exporter, groups: Sequence[RolloutGroup]) 
     exporter.set(trainer_metrics.TRUNCATION_RATIO, statistics["truncation_ratio"])
     exporter.set(trainer_metrics.INTERRUPTED_RATIO, statistics["interrupted_ratio"])
     exporter.set(trainer_metrics.COMPLETION_TOKENS_MEAN, statistics["completion_tokens_mean"])
-    exporter.add(
-        trainer_metrics.TRUNCATED_MATCHES, truncated_matches(rollouts), purpose=Purpose.TRAIN
-    )
+    matches = truncated_matches(rollouts)
+    exporter.add(trainer_metrics.TRUNCATED_MATCHES, matches, purpose=Purpose.TRAIN)
     return statistics
 
 
@@ -109,27 +109,22 @@ def export_lost_prompts(exporter: Exporter, evaluation: EvaluationRecord) -> Non
     )
 
 
+@dataclass(eq=False)
 class GroupSignals:
     """Counts what the training groups that come back can teach, and warns if none of the first ones
     is of use.
     """
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        exporter: Exporter,
-        is_wanted: Callable[[RolloutGroup], bool] = lambda _: True,
-    ) -> None:
-        """`is_wanted`: asks the recipe's own filter, if it has one, about a group that is usable
-        otherwise.
-        """
-        self._recipe = recipe
-        self._is_wanted = is_wanted
-        self._exporter = exporter
-        self._counts: Counter[str] = Counter()
-        self._has_warned = False
+    _recipe: Recipe
+    _exporter: Exporter
+    _is_wanted: Callable[[RolloutGroup], bool] = lambda _: True
+    """Asks the recipe's own filter, if it has one, about a group that is usable otherwise."""
+    _counts: Counter[str] = field(default_factory=Counter)
+    _has_warned: bool = False
+
+    def __post_init__(self) -> None:
         for signal in GroupSignal:  # a counter that begins at 1 would hide the first
-            exporter.add(trainer_metrics.GROUP_SIGNALS, 0.0, signal=str(signal))
+            self._exporter.add(trainer_metrics.GROUP_SIGNALS, 0.0, signal=str(signal))
 
     def note(self, group: RolloutGroup) -> None:
         """Count a group that answers its task, once."""
@@ -173,8 +168,8 @@ class EvaluationSeries:
         if labels in exported_labels:
             exported_labels.remove(labels)
         exported_labels.append(labels)
-        for metric, field in _EVALUATION_METRICS:
-            if (value := getattr(evaluation, field)) is not None:
+        for metric, name in _EVALUATION_METRICS:
+            if (value := getattr(evaluation, name)) is not None:
                 self._exporter.set(metric, float(value), **labels)
         while len(exported_labels) > NUM_KEPT_EVALUATIONS:
             # Each evaluation has series of its own, which would pile up on the page.

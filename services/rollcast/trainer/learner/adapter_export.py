@@ -25,7 +25,7 @@ class AdapterExport(Export):
     """The adapter of a policy, in one file. Otherwise written as a whole model is."""
 
     def _write_weights(self, gathered: Iterator[tuple[str, Tensor]]) -> None:
-        published = published_adapters(self._policy.causal_lm)
+        published = published_adapters(self.policy.causal_lm)
         adapter: dict[str, Tensor] = {}
         for name, full_weight in gathered:
             stored = published[name]
@@ -34,14 +34,12 @@ class AdapterExport(Export):
         save_file(adapter, self._partial / WEIGHTS_FILE, {"format": "pt"})
 
     def _write_others(self) -> None:
-        lora = self._policy.lora
+        lora = self.policy.lora
         assert lora is not None
-        layers = sorted(
-            {name.rpartition(".")[2] for name in adapted_layers(self._policy.causal_lm)}
-        )
-        revision = getattr(stored_config(self._settings), "_commit_hash", None)
-        folder = Path(self._settings.path)
-        base = str(folder.absolute()) if folder.is_dir() else self._settings.path
+        layers = sorted({name.rpartition(".")[2] for name in adapted_layers(self.policy.causal_lm)})
+        revision = getattr(stored_config(self.settings), "_commit_hash", None)
+        folder = Path(self.settings.path)
+        base = str(folder.absolute()) if folder.is_dir() else self.settings.path
         config = adapter_config(lora, layers, base_model_name_or_path=base, revision=revision)
         config.inference_mode = True
         config.save_pretrained(self._partial)

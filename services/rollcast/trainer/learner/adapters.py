@@ -176,47 +176,38 @@ def _check_all_linear(
 ) -> None:
     attention = _attention(layers, without)
     if has_experts:
-        raise Unsupported(
-            "has experts, which get no adapters (model.lora.targets = all-linear)",
-            _advice(attention),
-        )
+        raise _no_adapters_for_experts(" = all-linear", attention)
     if unknown_names := linear - set(LINEAR_LAYERS):
-        usual = [
-            *attention,
-            *(name for name in LINEAR_LAYERS if name in linear and name not in attention),
-        ]
+        others = [name for name in LINEAR_LAYERS if name in linear and name not in attention]
+        usual = [*attention, *others]
         raise Unsupported(
-            (
-                f"has linear layers of unknown names, {', '.join(sorted(unknown_names))} "
-                "(model.lora.targets = all-linear)"
-            ),
+            f"has linear layers of unknown names, {', '.join(sorted(unknown_names))} "
+            "(model.lora.targets = all-linear)",
             f"list the targets in model.lora.targets, such as [{', '.join(usual)}]",
         )
 
 
 def _check_target(name: str, layers: list[nn.Module], linear: set[str], without: set[str]) -> None:
+    choice = f"choose among {', '.join(sorted(linear - without))}"
     if name in linear and name in ABSORBED_LAYERS:
         raise Unsupported(
-            (
-                f"has latent attention, which vLLM decodes with the {name} of the base alone "
-                f"(model.lora.targets: {name})"
-            ),
-            f"choose among {', '.join(sorted(linear - without))}",
+            f"has latent attention, which vLLM decodes with the {name} of the base alone "
+            f"(model.lora.targets: {name})",
+            choice,
         )
     if name in without - set(ABSORBED_LAYERS):
-        advice = _advice(_attention(layers, without))
-        raise Unsupported(
-            f"has experts, which get no adapters (model.lora.targets: {name})", advice
-        )
+        raise _no_adapters_for_experts(f": {name}", _attention(layers, without))
     if name not in linear:
         raise Unsupported(
-            f"has no linear layer {name!r} in its decoder layers (model.lora.targets)",
-            f"choose among {', '.join(sorted(linear - without))}",
+            f"has no linear layer {name!r} in its decoder layers (model.lora.targets)", choice
         )
 
 
-def _advice(attention: list[str]) -> str:
-    return f"give model.lora.targets its attention, [{', '.join(attention)}]"
+def _no_adapters_for_experts(targets: str, attention: list[str]) -> Unsupported:
+    return Unsupported(
+        f"has experts, which get no adapters (model.lora.targets{targets})",
+        f"give model.lora.targets its attention, [{', '.join(attention)}]",
+    )
 
 
 def _attention(layers: list[nn.Module], without: set[str]) -> list[str]:

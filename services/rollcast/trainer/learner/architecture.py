@@ -49,9 +49,7 @@ def stored_config(settings: Model) -> Any:
     """The stored config; for a kind of TEXT_MODELS that of the text model, as if it were stored
     alone.
     """
-    config = transformers.AutoConfig.from_pretrained(
-        settings.path, trust_remote_code=settings.trust_remote_code
-    )
+    config = whole_config(settings)
     if config.model_type not in TEXT_MODELS:
         return config
     text = text_part(config)
@@ -61,12 +59,11 @@ def stored_config(settings: Model) -> Any:
     return text
 
 
-def has_other_parts(settings: Model) -> bool:
-    """Whether the files hold more than the text model that is trained."""
-    config = transformers.AutoConfig.from_pretrained(
+def whole_config(settings: Model) -> Any:
+    """The config as the files have it: of a kind of TEXT_MODELS more than the text model."""
+    return transformers.AutoConfig.from_pretrained(
         settings.path, trust_remote_code=settings.trust_remote_code
     )
-    return config.model_type in TEXT_MODELS
 
 
 def skeleton(settings: Model) -> Any:
@@ -124,24 +121,18 @@ def _check_kind(config: Any) -> None:
         )
     if config.get_text_config() is not config and _has_text_model(config):
         raise Unsupported(
-            (
-                f"is a {config.model_type} that takes more than text, and the generators would "
-                "serve all of it"
-            ),
-            (
-                "give its text model alone, which "
-                "AutoModelForCausalLM.from_pretrained(..).save_pretrained(FOLDER) writes"
-            ),
+            f"is a {config.model_type} that takes more than text, and the generators would "
+            "serve all of it",
+            "give its text model alone, which "
+            "AutoModelForCausalLM.from_pretrained(..).save_pretrained(FOLDER) writes",
         )
     quantization = getattr(config, "quantization_config", None)
     if quantization is not None and not is_known(quantization):
         raise Unsupported(
             f"is quantised by {quantization.get('quant_method')!r}, and of quantised files only "
-            "FP8 in blocks and "
-            "MXFP4 are read",
+            "FP8 in blocks and MXFP4 are read",
             "give its weights as they were before that, or those that "
-            "AutoModelForCausalLM.from_pretrained(..)"
-            ".dequantize().save_pretrained(FOLDER) writes",
+            "AutoModelForCausalLM.from_pretrained(..).dequantize().save_pretrained(FOLDER) writes",
         )
     if config.model_type in RANDOM_ROUTERS:
         raise Unsupported(

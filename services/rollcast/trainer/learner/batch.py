@@ -20,12 +20,12 @@ from safetensors.numpy import load, save
 from rollcast.recipe.difficulty import CoefficientFactors
 from rollcast.recipe.effective_batch import EffectiveBatch
 from rollcast.rollouts.records import (
-    Branch,
     Logprobs,
     Rollout,
     RolloutGroup,
     RoutedExperts,
     TokenIds,
+    loss_mask,
 )
 
 NUMBERS = ("advantage", "weight", "kl_factor", "entropy_factor")
@@ -89,14 +89,6 @@ class Routing(NamedTuple):
 
 
 MicroBatch = tuple[TrainingSequence, ...]
-
-
-def loss_mask(sequence: Rollout | Branch) -> NDArray[np.bool_]:
-    """Return [L] of one token sequence, False on the forced and on the given tokens."""
-    mask = np.ones(len(sequence.token_ids), dtype=np.bool_)
-    for start, end in sequence.loss_masked:
-        mask[start:end] = False
-    return mask
 
 
 def num_loss_tokens(rollout: Rollout) -> int:

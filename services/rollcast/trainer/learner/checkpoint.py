@@ -80,8 +80,7 @@ def storage_at(location: Place) -> CheckpointStorage:
     except OSError as error:
         raise UserError(
             f"checkpoints at {location} cannot be reached ({error.strerror}); give a folder, or a "
-            "URL such as "
-            "s3://bucket/path whose library is installed"
+            "URL such as s3://bucket/path whose library is installed"
         ) from error
 
 
@@ -167,8 +166,7 @@ def _read(
         instead = f", or train from {export}" if weights_only else ""
         raise UserError(
             f"checkpoint {checkpoint} is of a run with model.lora = {json.dumps(saved.lora)}, and "
-            "here it is "
-            f"{json.dumps(current_lora)}; give both runs the same{instead}"
+            f"here it is {json.dumps(current_lora)}; give both runs the same{instead}"
         )
     for key, tensor in tensors.items():
         stored_shape = shapes.get(key)

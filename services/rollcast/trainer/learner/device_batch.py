@@ -88,16 +88,14 @@ def _fill(
     # A view: writing to it fills the grid.
     flat_ids = grid.reshape(-1)
     positions = []
-    counts = []
     for start, sequence in zip(starts, micro_batch, strict=True):
         num_prompt = len(sequence.prompt_token_ids)
         flat_ids[start : start + num_prompt] = sequence.prompt_token_ids
         flat_ids[start + num_prompt : start + sequence.num_tokens] = sequence.token_ids
-        offsets = np.flatnonzero(sequence.loss_mask)
         # The logits at a token are those of the token after it.
-        positions.append(start + num_prompt - 1 + offsets)
-        counts.append(len(offsets))
-    flat = np.concatenate(positions) if positions else np.zeros(0, dtype=np.int64)
+        positions.append(start + num_prompt - 1 + np.flatnonzero(sequence.loss_mask))
+    counts = [len(of_sequence) for of_sequence in positions]
+    flat = np.concatenate([np.zeros(0, dtype=np.int64), *positions])
     logprobs = [sequence.generator_logprobs[sequence.loss_mask] for sequence in micro_batch]
 
     def per_token(values: list[float] | list[int], dtype: type) -> Tensor:
@@ -109,7 +107,7 @@ def _fill(
         # Each position is that of the token before its target.
         targets=torch.from_numpy(flat_ids[flat + 1] if len(flat) else flat).to(device),
         generator_logprobs=torch.from_numpy(
-            np.concatenate(logprobs) if logprobs else np.zeros(0, dtype=np.float32)
+            np.concatenate([np.zeros(0, dtype=np.float32), *logprobs])
         ).to(device),
         advantages=_advantages(micro_batch, counts, device),
         weights=per_token([s.weight for s in micro_batch], np.float64),

@@ -12,13 +12,13 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
 from typing import cast
 
 import torch
-import transformers
 from huggingface_hub import snapshot_download, split_torch_state_dict_into_shards
 from safetensors import SafetensorError
 from safetensors.torch import save_file
@@ -26,10 +26,11 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME
 
-from rollcast.config.errors import UserError, refused_by_the_world
+from rollcast.config.errors import refused_by_the_world
 from rollcast.config.model import Model
 from rollcast.config.own_part import OwnPart
 from rollcast.memory.host import EXPORT_FILE_BYTES
+from rollcast.trainer.learner.architecture import whole_config
 from rollcast.trainer.learner.model import Policy
 from rollcast.trainer.learner.quantised_files import dequantise
 from rollcast.trainer.learner.stored_model import StoredModel, read_whole, stored_model
@@ -72,32 +73,24 @@ OWN_PARTS = "rollcast_own_parts.json"
 OS_ERROR = re.compile(r"os error (\d+)")
 
 
+@dataclass(eq=False)
 class Export:
     """Writes at rank 0; every rank takes part.
 
     An export is there whole or not at all, and replaces an earlier one.
     """
 
-    def __init__(
-        self,
-        policy: Policy,
-        settings: Model,
-        folder: Path,
-        *,
-        own_parts: Mapping[str, OwnPart] = MappingProxyType({}),
-        file_bytes: int = EXPORT_FILE_BYTES,
-    ) -> None:
-        """`own_parts`: of the recipe, by their settings; `OWN_PARTS` names them.
+    policy: Policy
+    settings: Model
+    folder: Path
+    _: KW_ONLY
+    own_parts: Mapping[str, OwnPart] = field(default_factory=dict)
+    """Parts of the recipe, by their settings; `OWN_PARTS` names them. Empty = no such file."""
+    file_bytes: int = EXPORT_FILE_BYTES
 
-        Empty = no such file.
-        """
-        self._policy = policy
-        self._settings = settings
-        self._folder = folder
-        self._partial = folder.with_name(f".partial-{folder.name}")
-        self._own_parts = own_parts
-        self._file_bytes = file_bytes
-        self._dtype = getattr(torch, settings.dtype)
+    def __post_init__(self) -> None:
+        self._partial = self.folder.with_name(f".partial-{self.folder.name}")
+        self._dtype = getattr(torch, self.settings.dtype)
 
     def take_part(self) -> None:
         """Ranks above 0: contribute to the weights that rank 0 gathers."""
@@ -117,34 +110,29 @@ class Export:
             self._write_others()
             self._write_own_parts()
             _let_the_umask_decide(self._partial)
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._partial.rename(self._folder)
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self._partial.rename(self.folder)
         except (OSError, SafetensorError) as error:
             shutil.rmtree(self._partial, ignore_errors=True)
             # The other ranks go on in the same collectives, and would hang without this one.
             for _ in gathered:
                 pass
-            raise self._write_error(_disk_error(error)) from error
-
-    def _write_error(self, error: OSError) -> UserError:
-        reason = error.strerror or error
-        return refused_by_the_world(
-            error,
-            (
-                f"export folder {self._folder} cannot be written ({reason}); free space or choose "
-                "another"
-            ),
-        )
+            refusal = _disk_error(error)
+            raise refused_by_the_world(
+                refusal,
+                f"export folder {self.folder} cannot be written ({refusal.strerror or refusal}); "
+                "free space or choose another",
+            ) from error
 
     def _gather_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Each weight under Transformers' name, in the model's dtype on the host; one weight at a
         time.
         """
-        for name, weight in self._policy.trained_weights():
+        for name, weight in self.policy.trained_weights():
             # Narrowed on each rank, so that fewer bytes are gathered.
             narrow = cast(DTensor, weight.detach().to(self._dtype))
             yield name, narrow.full_tensor().cpu()
-        for name, buffer in self._policy.stored_buffers():
+        for name, buffer in self.policy.stored_buffers():
             yield name, buffer.cpu()
 
     def _stored_tensors(
@@ -158,16 +146,16 @@ class Export:
         if name in source.text:
             stored = {name: full_weight}
         else:
-            stored = revert_weight_conversion(self._policy.causal_lm, {name: full_weight})
+            stored = revert_weight_conversion(self.policy.causal_lm, {name: full_weight})
         return {
             source.published_name(key): stored_tensor.contiguous()
             for key, stored_tensor in stored.items()
         }
 
     def _write_weights(self, gathered: Iterator[tuple[str, Tensor]]) -> None:
-        source = stored_model(self._settings.path, self._policy.causal_lm)
+        source = stored_model(self.settings.path, self.policy.causal_lm)
         plan = split_torch_state_dict_into_shards(
-            self._shapes(source), max_shard_size=self._file_bytes
+            self._shapes(source), max_shard_size=self.file_bytes
         )
         waiting = {file: set(names) for file, names in plan.filename_to_tensors.items()}
         buffered_tensors: dict[str, Tensor] = {}
@@ -180,9 +168,8 @@ class Export:
         )
         for stored in chain(trained, rest):
             buffered_tensors |= stored
-            for file in [
-                file for file, names in waiting.items() if names <= buffered_tensors.keys()
-            ]:
+            full = [file for file, names in waiting.items() if names <= buffered_tensors.keys()]
+            for file in full:
                 save_file(
                     {name: buffered_tensors.pop(name) for name in waiting.pop(file)},
                     self._partial / file,
@@ -199,29 +186,23 @@ class Export:
     def _shapes(self, source: StoredModel) -> dict[str, Tensor]:
         """Every stored tensor on the meta device; a view would count with the size of its base."""
         shapes_and_dtypes = {
-            name: (weight.shape, self._dtype) for name, weight in self._policy.trained_weights()
+            name: (weight.shape, self._dtype) for name, weight in self.policy.trained_weights()
         }
         shapes_and_dtypes |= {
-            name: (buffer.shape, buffer.dtype) for name, buffer in self._policy.stored_buffers()
+            name: (buffer.shape, buffer.dtype) for name, buffer in self.policy.stored_buffers()
         }
         shapes: dict[str, Tensor] = {}
+        empty = partial(torch.empty, device="meta")
         for name, (shape, dtype) in shapes_and_dtypes.items():
-            stored = self._stored_tensors(
-                name, torch.empty(shape, dtype=dtype, device="meta"), source
-            )
-            shapes |= {
-                key: torch.empty(stored_tensor.shape, dtype=dtype, device="meta")
-                for key, stored_tensor in stored.items()
-            }
-        for name, tensor in self._rest(source).items():
-            shapes[name] = torch.empty(
-                tensor.get_shape(), dtype=self._rest_dtype(tensor), device="meta"
-            )
+            stored = self._stored_tensors(name, empty(shape, dtype=dtype), source)
+            shapes |= {key: empty(tensor.shape, dtype=dtype) for key, tensor in stored.items()}
+        for name, rest in self._rest(source).items():
+            shapes[name] = empty(rest.get_shape(), dtype=self._rest_dtype(rest))
         return shapes
 
     def _rest(self, source: StoredModel) -> dict[str, Slices]:
         return dequantise(
-            source.rest, getattr(self._policy.causal_lm.config, "quantization_config", None)
+            source.rest, getattr(self.policy.causal_lm.config, "quantization_config", None)
         )
 
     def _rest_dtype(self, tensor: Slices) -> torch.dtype:
@@ -235,11 +216,9 @@ class Export:
         """End tokens and sampling defaults are in the generation config alone, so the source's own
         is copied.
         """
-        settings = self._settings
+        settings = self.settings
         self._copy_from_source()
-        config = transformers.AutoConfig.from_pretrained(
-            settings.path, trust_remote_code=settings.trust_remote_code
-        )
+        config = whole_config(settings)
         for part_config in (config, config.get_text_config()):
             part_config.dtype = settings.dtype
             if hasattr(part_config, "quantization_config"):  # the exported weights are not
@@ -248,15 +227,13 @@ class Export:
 
     def _copy_from_source(self, patterns: Sequence[str] = ("*",)) -> None:
         """Copy the source's files of these patterns that hold no weights."""
-        source = Path(self._settings.path)
+        source = Path(self.settings.path)
         if (
             not source.is_dir()
         ):  # fetched when the run began, so it is cached even without a network
-            source = Path(snapshot_download(self._settings.path, ignore_patterns=[*WEIGHTS, "*/*"]))
-        for path in [
-            *source.iterdir(),
-            *(path for name in FOLDERS for path in (source / name).glob("*")),
-        ]:
+            source = Path(snapshot_download(self.settings.path, ignore_patterns=[*WEIGHTS, "*/*"]))
+        folders = [source, *(source / name for name in FOLDERS)]
+        for path in (path for folder in folders for path in folder.glob("*")):
             is_wanted = any(path.match(pattern) for pattern in patterns)
             if path.is_file() and is_wanted and not any(path.match(pattern) for pattern in WEIGHTS):
                 target = self._partial / path.relative_to(source)
@@ -264,10 +241,10 @@ class Export:
                 shutil.copyfile(path, target)
 
     def _write_own_parts(self) -> None:
-        if self._own_parts:
+        if self.own_parts:
             parts = {
                 setting: own_part.model_dump(mode="json")
-                for setting, own_part in self._own_parts.items()
+                for setting, own_part in self.own_parts.items()
             }
             (self._partial / OWN_PARTS).write_text(json.dumps(parts, indent=1) + "\n")
 

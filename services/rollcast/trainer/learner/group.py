@@ -59,7 +59,7 @@ from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.reading import read_policy, read_reference, read_teacher
 from rollcast.trainer.learner.saving import CheckpointSaver
 from rollcast.trainer.learner.step_sums import UpdateStats
-from rollcast.weights.plan.manifest import BucketSpec, TensorSpec, plan_buckets
+from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
 from rollcast.weights.plan.shards import shard_buckets
 from rollcast.weights.sender.lanes import Lanes, LaneSender
 from rollcast.weights.sender.staging import StagingSlots
@@ -128,7 +128,11 @@ class LearnerGroup:
         """The published weights, in order, in the generators' dtype."""
         self.buckets = plan_buckets(self.specs, config.weights.bucket_bytes)
         with told_what_did_not_fit(STAGED, MORE_RANKS):
-            self.slots = StagingSlots(self._published_rows())
+            # Further replicas hold the same rows, and send none.
+            rank = self.ranks.rank
+            is_first_replica = rank < self.ranks.num_shards
+            rows = shard_buckets(self.buckets, rank, self.ranks.num_shards)
+            self.slots = StagingSlots(rows if is_first_replica else ())
         """This rank's rows of the versions that are published. Only the first replica's ranks have
         any."""
         location = checkpoint_place(config.run_folder, config.trainer.checkpoints)
@@ -160,14 +164,6 @@ class LearnerGroup:
             "the copy of weights and optimizer that a checkpoint is written from", MORE_RANKS
         ):
             self.saver.reserve()
-
-    def _published_rows(self) -> tuple[BucketSpec, ...]:
-        """The rows that this rank sends to the generators; further replicas hold the same rows, and
-        send none.
-        """
-        if self.ranks.rank >= self.ranks.num_shards:
-            return ()
-        return shard_buckets(self.buckets, self.ranks.rank, self.ranks.num_shards)
 
     @property
     def vocab_size(self) -> int:
@@ -231,16 +227,14 @@ class LearnerGroup:
 
         Raises UserError if it does not fit.
         """
-        controller: dict[str, Any] = self._order(CommandKind.RESTORE, str(checkpoint))
-        return controller
+        return dict(self._order(CommandKind.RESTORE, str(checkpoint)))
 
     def take_weights(self, checkpoint: Place) -> dict[str, Any]:
         """Begin with another run's weights; return its controller's state.
 
         Raises UserError if they do not fit.
         """
-        controller: dict[str, Any] = self._order(CommandKind.TAKE_WEIGHTS, str(checkpoint))
-        return controller
+        return dict(self._order(CommandKind.TAKE_WEIGHTS, str(checkpoint)))
 
     def export(self, folder: Path) -> None:
         """Write the weights as a Hugging Face folder, adapters as PEFT's.

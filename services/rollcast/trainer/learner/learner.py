@@ -10,6 +10,7 @@ neither on W nor on the cut into micro-batches.
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import cast
 
 import torch
@@ -31,12 +32,7 @@ from rollcast.recipe.losses.loss import (
     objective,
 )
 from rollcast.recipe.ratios import ratio_sums
-from rollcast.recipe.regularisation import (
-    Estimator,
-    kl_terms,
-    overflowing_kl_tokens,
-    weighted_entropy,
-)
+from rollcast.recipe.regularisation import Estimator, kl_terms, overflowing_kl_tokens
 from rollcast.trainer.learner.adapters import adapters_off
 from rollcast.trainer.learner.attention import kernel_in_use, preferring
 from rollcast.trainer.learner.batch import MicroBatch
@@ -44,7 +40,6 @@ from rollcast.trainer.learner.device_batch import DeviceBatch, pack_micro_batch,
 from rollcast.trainer.learner.model import Policy
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.step_sums import (
-    MicroBatchSums,
     Sums,
     UpdateStats,
     over_all_ranks,
@@ -53,6 +48,7 @@ from rollcast.trainer.learner.step_sums import (
 from rollcast.trainer.learner.teacher import HeldTeacher
 
 
+@dataclass(eq=False)
 class Reference:
     """The reference policy of a KL penalty: frozen, in the model's dtype, sharded like the trained
     policy.
@@ -61,12 +57,11 @@ class Reference:
     published: a resumed run reads it from its folder again.
     """
 
-    def __init__(self, policy: Policy, coefficient: float, estimator: Estimator = "k3") -> None:
-        self.policy = policy
-        self.coefficient = coefficient
-        """Coefficient of the KL penalty in the objective."""
-        self.estimator: Estimator = estimator
-        """Which estimate is reported."""
+    policy: Policy
+    coefficient: float
+    """Coefficient of the KL penalty in the objective."""
+    estimator: Estimator = "k3"
+    """Which estimate is reported."""
 
     def logprobs(self, batch: DeviceBatch) -> Tensor:
         """Return [T] log pi_ref of the targets, without gradient. Collective."""
@@ -82,49 +77,45 @@ class Reference:
         return cast(Tensor, logprobs)
 
 
+@dataclass(eq=False)
 class Learner:
     """Holds the sharded policy and its optimizer on one rank. Every method is collective."""
 
-    def __init__(
-        self,
-        policy: Policy,
-        *,
-        optimizer_settings: Optimizer,
-        loss: Loss,
-        ranks: Ranks,
-        reference: Reference | None = None,
-        teacher: HeldTeacher | None = None,
-        entropy_bonus: float = 0.0,
-        corrections: Corrections = NO_CORRECTIONS,
-        attention: AttentionKernel = "auto",
-        packing: bool = False,
-    ) -> None:
-        """`reference`: the policy that a KL penalty pulls towards. `teacher`: its log-probs are
-        part of the advantages. None and 0.0 cost nothing. `packing`: the policies were read for
-        packed sequences."""
-        self.policy = policy
-        self.optimizer_settings = optimizer_settings
-        self.loss = loss
-        self.ranks = ranks
-        self.reference = reference
-        self.teacher = teacher
-        self.entropy_bonus = entropy_bonus
-        self.corrections = corrections
-        self.attention = attention
-        self.packing = packing
+    policy: Policy
+    _: KW_ONLY
+    optimizer_settings: Optimizer
+    loss: Loss
+    ranks: Ranks
+    reference: Reference | None = None
+    """The policy that a KL penalty pulls towards. None costs nothing."""
+    teacher: HeldTeacher | None = None
+    """The teacher whose log-probs are part of the advantages. None costs nothing."""
+    entropy_bonus: float = 0.0
+    """Coefficient of the entropy in the objective. 0.0 costs nothing."""
+    corrections: Corrections = NO_CORRECTIONS
+    attention: AttentionKernel = "auto"
+    packing: bool = False
+    """Whether the policies were read for packed sequences."""
+    updates: int = field(default=0, init=False)
+    """Optimizer steps made: the position in the warm-up."""
+
+    def __post_init__(self) -> None:
+        policy = self.policy
         self.attention_kernel = kernel_in_use(
-            policy.causal_lm.config, dtype=policy.dtype, device=ranks.device, preferred=attention
+            policy.causal_lm.config,
+            dtype=policy.dtype,
+            device=self.ranks.device,
+            preferred=self.attention,
         )
         """Name of the kernel that computes attention."""
-        self.updates = 0
-        """Optimizer steps made: the position in the warm-up."""
         self.weights = [weight for _, weight in policy.trained_weights()]
+        settings = self.optimizer_settings
         self.optimizer = torch.optim.AdamW(
             self.weights,
-            lr=optimizer_settings.learning_rate,
-            betas=optimizer_settings.betas,
-            eps=optimizer_settings.epsilon,
-            weight_decay=optimizer_settings.weight_decay,
+            lr=settings.learning_rate,
+            betas=settings.betas,
+            eps=settings.epsilon,
+            weight_decay=settings.weight_decay,
             fused=True,
         )
 
@@ -183,7 +174,10 @@ class Learner:
             **ratio_shares(totals, reports_clipped=isinstance(self.loss, ClippingLoss)),
         )
 
-    def _add_gradient(self, micro_batch: MicroBatch, denominator: float) -> MicroBatchSums:
+    def _add_gradient(
+        self, micro_batch: MicroBatch, denominator: float
+    ) -> tuple[Sums[Tensor], Tensor]:
+        """Return the sums of the micro-batch and its largest gap, 0 without loss tokens."""
         make = pack_micro_batch if self.packing else pad_micro_batch
         batch = make(micro_batch, self.ranks.device)
         reference_logprobs = self.reference.logprobs(batch) if self.reference is not None else None
@@ -225,7 +219,7 @@ class Learner:
             loss_tokens=gaps.new_full((), len(batch.targets)),
             tokens=gaps.new_full((), sum(sequence.num_tokens for sequence in micro_batch)),
         )
-        return MicroBatchSums(sums, gaps.abs().max() if gaps.numel() else gaps.new_zeros(()))
+        return sums, gaps.abs().max() if gaps.numel() else gaps.new_zeros(())
 
     def _objective(
         self,
@@ -253,7 +247,8 @@ class Learner:
             penalty = (weights * batch.kl_factors.to(weights.dtype) * terms).sum()
             total = total - self.reference.coefficient * penalty
         if self.entropy_bonus:
-            bonus = weighted_entropy(entropy, weights * batch.entropy_factors.to(weights.dtype))
+            # sum_t w_t H_t, with each prompt's factor
+            bonus = (weights * batch.entropy_factors.to(weights.dtype) * entropy).sum()
             total = total + self.entropy_bonus * bonus
         return total, kl
 

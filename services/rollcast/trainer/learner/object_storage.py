@@ -139,9 +139,6 @@ class ObjectStorage:
     def writer(self, name: str) -> ObjectWriter:
         return ObjectWriter(self.at(name))
 
-    def complete(self, name: str, controller: str) -> None:
-        self.replace_controller(name, controller)
-
     def abandon(self, name: str) -> None:
         with suppress(Exception):
             self._fs.rm(self._path(name), recursive=True)
@@ -149,6 +146,8 @@ class ObjectStorage:
     def replace_controller(self, name: str, controller: str) -> None:
         with as_os_error():
             self._fs.pipe_file(self._path(name, CONTROLLER), controller.encode())
+
+    complete = replace_controller
 
     def remove(self, name: str) -> None:
         """All of it stays if the controller's state, which makes it whole, cannot be removed."""

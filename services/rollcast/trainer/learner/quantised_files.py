@@ -81,8 +81,7 @@ def _block_scaled(
     if factors.get_shape() != expected or factors.get_dtype() not in FACTORS:
         raise Unsupported(
             f"stores {name}{FP8_SCALES} as {factors.get_shape()} of {factors.get_dtype()}, where "
-            "weight_block_size = "
-            f"{list(block)} asks for {expected} of {' or '.join(FACTORS)}",
+            f"weight_block_size = {list(block)} asks for {expected} of {' or '.join(FACTORS)}",
             "give a model in 16 bits",
         )
     return BlockScaled(numbers, factors, block)

@@ -13,6 +13,7 @@ from torch.distributed.distributed_c10d import _set_pg_timeout
 from torch.distributed.rendezvous import rendezvous
 
 from rollcast.config.errors import PassingError, UserError
+from rollcast.config.services import Trainer
 from rollcast.telemetry.failure_reason import deepest_error
 from rollcast.telemetry.gpus import expected_gpus, unusable
 
@@ -66,6 +67,17 @@ class Ranks:
         dist.destroy_process_group()
 
 
+def join_configured_ranks(settings: Trainer) -> Ranks:
+    """`join_ranks` with the trainer's settings, on the core that they give this rank."""
+    if settings.cpu is not None:
+        os.sched_setaffinity(0, {settings.cpu + int(os.environ.get("RANK", "0"))})
+    return join_ranks(
+        timeout_seconds=settings.collective_timeout_seconds,
+        threads=settings.threads,
+        shard_ranks=settings.shard_ranks,
+    )
+
+
 def join_ranks(
     *, timeout_seconds: float, threads: int | None = None, shard_ranks: int | None = None
 ) -> Ranks:
@@ -92,8 +104,7 @@ def join_ranks(
     if shard_ranks is not None and world_size % shard_ranks:
         raise UserError(
             f"trainer.shard_ranks = {shard_ranks}: it does not divide the {world_size} trainer "
-            "ranks; set it to the "
-            "ranks of one machine, or to null"
+            "ranks; set it to the ranks of one machine, or to null"
         )
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",

@@ -20,12 +20,12 @@ from torch.distributed.tensor import DTensor
 from transformers.utils.logging import disable_progress_bar
 
 from rollcast.config.errors import UserError, refused_by_the_world
-from rollcast.config.model import Model, check_folder
+from rollcast.config.model import TEXT_MODELS, Model, check_folder
 from rollcast.config.out_of_memory import is_out_of_memory
 from rollcast.config.recipe import KlPenalty, Recipe
 from rollcast.config.services import Trainer
 from rollcast.trainer.learner.adapters import add_adapters, make_adapters, without_adapters
-from rollcast.trainer.learner.architecture import has_other_parts, skeleton
+from rollcast.trainer.learner.architecture import skeleton, whole_config
 from rollcast.trainer.learner.layers import COMPILER
 from rollcast.trainer.learner.learner import Reference
 from rollcast.trainer.learner.model import Policy, shard_policy
@@ -100,7 +100,12 @@ def read_policy(
     except UNREADABLE as error:
         if is_out_of_memory(error):
             raise
-        raise _unreadable(settings.path, error) from error
+        reason = " ".join(str(error).split())[:300]
+        raise refused_by_the_world(
+            error,
+            f"model.path = {settings.path!r} cannot be read as a causal language model ({reason}); "
+            "give a folder with config.json and safetensors, or a name on the hub",
+        ) from error
     return policy
 
 
@@ -120,15 +125,6 @@ def _fill(policy: Policy, path: str, ranks: Ranks, seed: int) -> None:
     policy.load_state_dict({}, strict=False)
 
 
-def _unreadable(path: str, error: Exception) -> UserError:
-    reason = " ".join(str(error).split())[:300]
-    return refused_by_the_world(
-        error,
-        f"model.path = {path!r} cannot be read as a causal language model ({reason}); "
-        "give a folder with config.json and safetensors, or a name on the hub",
-    )
-
-
 def _check_whole(folder: Path) -> None:
     """Raises Unsupported for the export of a run with model.lora."""
     if (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file():
@@ -141,7 +137,8 @@ def _check_base(settings: Model, causal_lm: Any) -> None:
     """Raises Unsupported if vLLM would read another base from the files of `model.path` than the
     trainer does.
     """
-    if has_other_parts(settings):  # vLLM does not know the text model by the names of the whole one
+    # vLLM does not know the text model by the names of the whole one.
+    if whole_config(settings).model_type in TEXT_MODELS:
         raise Unsupported(
             "has more parts than its text model (model.lora)", "give its text model alone"
         )
@@ -155,8 +152,7 @@ def _check_experts(policy: Policy, ranks: Ranks) -> None:
         if weight.dim() == 3 and weight.shape[0] < ranks.num_shards:
             raise UserError(
                 f"{ranks.num_shards} trainer ranks are more than the {weight.shape[0]} experts of "
-                f"a layer ({name}); "
-                f"give the trainer at most {weight.shape[0]} ranks"
+                f"a layer ({name}); give the trainer at most {weight.shape[0]} ranks"
             )
 
 
@@ -185,8 +181,7 @@ def _read_weights(policy: Policy, stored: Mapping[str, Slices], device: torch.de
     if unset_keys:
         raise UserError(
             f"model.path = {causal_lm.config.name_or_path!r} lacks {len(unset_keys)} weights, "
-            f"first {unset_keys[0]!r}; "
-            "give a complete model"
+            f"first {unset_keys[0]!r}; give a complete model"
         )
     if policy.is_tied is not is_tied:
         raise Unsupported(
@@ -218,8 +213,7 @@ def read_reference(
     if policy.vocab_size != trained.vocab_size:
         raise UserError(
             f"recipe.kl.reference = {path!r} has a vocabulary of {policy.vocab_size}, model.path "
-            "one of "
-            f"{trained.vocab_size}; give a model with the same tokenizer"
+            f"one of {trained.vocab_size}; give a model with the same tokenizer"
         )
     return Reference(policy, settings.coefficient, settings.estimator)
 
@@ -244,8 +238,7 @@ def read_teacher(
     if policy.vocab_size < vocab_size:
         raise UserError(
             f"{setting} = {path!r} has a vocabulary of {policy.vocab_size}, model.path one of "
-            f"{vocab_size}; give a "
-            "teacher with the same tokenizer"
+            f"{vocab_size}; give a teacher with the same tokenizer"
         )
     return HeldTeacher(Reference(policy, 0.0).logprobs, coefficient)
 

@@ -25,6 +25,7 @@ from rollcast.trainer.learner.unsupported import Unsupported
 UNKNOWN_EXPERT = -1
 """Means that the router chooses itself: for padding, and for the last token, which is never an
 input."""
+REMEDY = "set recipe.router_replay to false"
 TOPK = (torch.topk, Tensor.topk)
 
 
@@ -40,12 +41,10 @@ class RouterReplay:
             module for module in causal_lm.modules() if type(module).__name__.endswith("Router")
         ]
         if not routers:
-            raise Unsupported(
-                "has no router that recipe.router_replay knows", "set recipe.router_replay to false"
-            )
+            raise Unsupported("has no router that recipe.router_replay knows", REMEDY)
         shapes = {_chosen_by(router) for router in routers}
         if len(shapes) != 1:
-            raise Unsupported("has routers of several kinds", "set recipe.router_replay to false")
+            raise Unsupported("has routers of several kinds", REMEDY)
         self._steps, experts, choices = shapes.pop()
         self.routing = Routing(len(routers), experts, choices)
         self._chosen: Tensor | None = None
@@ -104,7 +103,6 @@ class _Choices(TorchFunctionMode):
 def _chosen_by(router: nn.Module) -> tuple[int, int, int]:
     """(number of `topk`, experts, choices) of a router, tried on one token. Raises Unsupported."""
     name = type(router).__name__
-    remedy = "set recipe.router_replay to false"
     weight = next(router.parameters())
     experts, hidden = weight.shape
     token = torch.zeros(1, hidden, dtype=weight.dtype, device=weight.device)
@@ -118,13 +116,13 @@ def _chosen_by(router: nn.Module) -> tuple[int, int, int]:
     if not choices.topk_arguments or choices.topk_arguments[-1][0] != experts:
         raise Unsupported(
             f"has routers ({name}) whose choice of experts recipe.router_replay does not find",
-            remedy,
+            REMEDY,
         )
     steps = len(choices.topk_arguments)
     # Of several steps the last one sees the scores of the chosen groups alone (DeepSeek-V2).
     if steps > 1 and _depends_on(choices.values, router_outputs):
         raise Unsupported(
-            f"has routers ({name}) that weigh experts by the scores of its own groups alone", remedy
+            f"has routers ({name}) that weigh experts by the scores of its own groups alone", REMEDY
         )
     return steps, *choices.topk_arguments[-1]
 

@@ -108,24 +108,15 @@ def ratio_shares(totals: Sums[float], *, reports_clipped: bool) -> dict[str, Any
     }
 
 
-@dataclass(frozen=True, slots=True)
-class MicroBatchSums:
-    """Measurements of one micro-batch."""
-
-    sums: Sums[Tensor]
-    largest_gap: Tensor
-    """0 without loss tokens."""
-
-
-def over_all_ranks(measured: Sequence[MicroBatchSums]) -> tuple[Sums[float], float]:
+def over_all_ranks(
+    measured: Sequence[tuple[Sums[Tensor], Tensor]],
+) -> tuple[Sums[float], float]:
     """Return the sums over all micro-batches of all ranks, and the largest gap.
 
-    Collective; the host waits here.
+    `measured`: the sums of each micro-batch and its largest gap. Collective; the host waits here.
     """
-    totals = torch.stack(
-        [torch.stack(list(micro_batch_sums.sums)) for micro_batch_sums in measured]
-    ).sum(0)
-    largest_gap = torch.stack([batch_sums.largest_gap for batch_sums in measured]).max()
+    totals = torch.stack([torch.stack(list(sums)) for sums, _ in measured]).sum(0)
+    largest_gap = torch.stack([gap for _, gap in measured]).max()
     dist.all_reduce(totals)
     dist.all_reduce(largest_gap, dist.ReduceOp.MAX)
     return Sums(*totals.tolist()), largest_gap.item()

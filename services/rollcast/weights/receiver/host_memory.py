@@ -18,7 +18,7 @@ from rollcast.telemetry.host_memory import free_bytes
 from rollcast.weights.plan.manifest import BucketSpec, ManifestError, manifest_from_proto
 from rollcast.weights.plan.page_locked import lock_pages
 from rollcast.weights.plan.snapshot import Snapshot, memory_bytes
-from rollcast.weights.transport.process_group import NoRoomError
+from rollcast.weights.transport.errors import NoRoomError
 from rollcast.wire import weights_pb2
 
 
@@ -53,9 +53,8 @@ def in_host_memory(specs: tuple[BucketSpec, ...]) -> SharedSnapshot:
     if size > free:
         raise NoRoomError(
             f"weights.stage = host: a version of {size / 1e9:.1f} GB does not fit into the "
-            f"{free / 1e9:.1f} GB of "
-            "host memory that are free; give the generator's machine or pod more, or set it to "
-            "device"
+            f"{free / 1e9:.1f} GB of host memory that are free; give the generator's machine or "
+            "pod more, or set it to device"
         )
     file = os.memfd_create("rollcast-weights")
     os.ftruncate(file, size)

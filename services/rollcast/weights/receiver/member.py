@@ -24,6 +24,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import grpc
@@ -65,6 +66,7 @@ class _LeftError(Exception):
     """The trainer confirmed that we leave."""
 
 
+@dataclass(eq=False)
 class WeightMember:
     """Keeps a generator a member of the weight group until it leaves.
 
@@ -73,33 +75,22 @@ class WeightMember:
     whatever error the engine raised.
     """
 
-    def __init__(
-        self,
-        *,
-        engine: WeightEngine,
-        name: str,
-        num_workers: int,
-        slots: int,
-        lm_head: str,
-        rpc: Rpc,
-        weights: Weights,
-        exporter: Exporter,
-        router_replay: bool = False,
-        key: bytes | None = None,
-    ) -> None:
-        """key: the one given to `report_starting`; None = this process has reported nothing."""
-        self.name = name
-        """The owner name in use; changes when the generator was fenced."""
-        self._engine = engine
-        self._exporter = exporter
-        self._num_workers = num_workers
-        self._slots = slots
-        self._lm_head = lm_head
-        self._router_replay = router_replay
-        self._rpc = rpc
-        self._settings = weights
-        self._key = new_key() if key is None else key
-        self._reception = Reception(engine, weights, exporter, self._export_version)
+    _: KW_ONLY
+    engine: WeightEngine
+    name: str
+    """The owner name in use; changes when the generator was fenced."""
+    num_workers: int
+    slots: int
+    lm_head: str
+    rpc: Rpc
+    weights: Weights
+    exporter: Exporter
+    router_replay: bool = False
+    key: bytes = field(default_factory=new_key)
+    """The one given to `report_starting`; a new one if this process has reported nothing."""
+
+    def __post_init__(self) -> None:
+        self._reception = Reception(self.engine, self.weights, self.exporter, self._export_version)
         self._incarnation: int | None = None
         self._announced: PolicyVersion | None = None
         """The newest that this incarnation has announced."""
@@ -140,13 +131,8 @@ class WeightMember:
             return False, "waiting for weights of the trainer"
         lag_steps = 0 if self._announced is None else self._announced.step - self.version.step
         if lag_steps > max_staleness:
-            return (
-                False,
-                (
-                    f"holds version {self.version}, {lag_steps} steps behind the trainer; at most "
-                    f"{max_staleness} do"
-                ),
-            )
+            behind = f"{lag_steps} steps behind the trainer; at most {max_staleness} do"
+            return False, f"holds version {self.version}, {behind}"
         return True, f"holds version {self.version}"
 
     async def run(self) -> None:
@@ -187,7 +173,7 @@ class WeightMember:
                 await self._come_back_as_new(str(fenced))
             except (grpc.aio.AioRpcError, TimeoutError, ConnectionError) as error:
                 if isinstance(error, grpc.aio.AioRpcError) and error.code() in _REFUSED:
-                    where = f"{self._rpc.host}:{self._rpc.port}"
+                    where = f"{self.rpc.host}:{self.rpc.port}"
                     raise UserError(
                         f"the trainer at {where} refuses this generator: {error.details()}"
                     ) from None
@@ -225,17 +211,17 @@ class WeightMember:
         self._reception.joined = False
         await self._reception.leave_groups()
         if self.version is not None:
-            self._exporter.remove(generator_metrics.POLICY_STEP, generator=self.name)
-        self.name = await self._engine.change_owner(reason)
+            self.exporter.remove(generator_metrics.POLICY_STEP, generator=self.name)
+        self.name = await self.engine.change_owner(reason)
         self._export_version()
 
     # One session
 
     async def _session(self) -> None:
         await self._reception.finish_applying()
-        async with open_channel_async(self._rpc) as channel:
+        async with open_channel_async(self.rpc) as channel:
             stub = WeightSyncStub(channel)  # type: ignore[no-untyped-call]
-            call = stub.Sync(metadata=call_metadata(self._rpc))
+            call = stub.Sync(metadata=call_metadata(self.rpc))
             writing = asyncio.Lock()
 
             async def send(message: weights_pb2.FromGenerator) -> None:
@@ -265,8 +251,7 @@ class WeightMember:
         welcome = self._unless_over(message).welcome
         if mismatch := wire_mismatch(generator=WIRE_VERSION, trainer=welcome.wire):
             raise UserError(
-                f"this generator refuses the trainer at {self._rpc.host}:{self._rpc.port}: "
-                f"{mismatch}"
+                f"this generator refuses the trainer at {self.rpc.host}:{self.rpc.port}: {mismatch}"
             )
         former_incarnation = self._incarnation
         self._incarnation = welcome.incarnation
@@ -274,7 +259,7 @@ class WeightMember:
         if former_incarnation != welcome.incarnation:
             self._announced = None
             history = [Surviving(entry.incarnation, entry.last_step) for entry in welcome.history]
-            await self._engine.incarnation_changed(welcome.incarnation, history)
+            await self.engine.incarnation_changed(welcome.incarnation, history)
 
     def _unless_over(self, message: Any) -> weights_pb2.FromTrainer:
         """The message. Raises if it is the end of the stream or a Leave."""
@@ -298,13 +283,13 @@ class WeightMember:
                     commands.put_nowait(message)
                 case "hand_over":
                     sequences = list(message.hand_over.sequences)
-                    await self._reception.in_time(self._engine.hand_over(sequences))
+                    await self._reception.in_time(self.engine.hand_over(sequences))
 
     async def _send_heartbeats(self, send: Send) -> None:
         while True:
             try:
                 self._heartbeat = await within(
-                    self._settings.heartbeat_timeout_seconds, self._engine.heartbeat()
+                    self.weights.heartbeat_timeout_seconds, self.engine.heartbeat()
                 )
             except TimeoutError:
                 # Workers that load a version do not answer, which `_send_heartbeats_while_applying`
@@ -316,12 +301,12 @@ class WeightMember:
                     )
                 continue
             await send(weights_pb2.FromGenerator(heartbeat=self._heartbeat))
-            await asyncio.sleep(self._settings.heartbeat_seconds)
+            await asyncio.sleep(self.weights.heartbeat_seconds)
 
     async def _send_heartbeats_while_applying(self, send: Send) -> None:
         """Replaces the workers' heartbeats. `Reception.finish_applying` limits how long."""
         while True:
-            await asyncio.sleep(self._settings.heartbeat_seconds)
+            await asyncio.sleep(self.weights.heartbeat_seconds)
             if self._reception.is_applying:
                 busy = weights_pb2.Heartbeat(applying=True)
                 busy.MergeFrom(self._heartbeat)
@@ -341,21 +326,19 @@ class WeightMember:
 
     def _export_version(self) -> None:
         if self.version is not None:
-            self._exporter.set(
-                generator_metrics.POLICY_STEP, self.version.step, generator=self.name
-            )
+            self.exporter.set(generator_metrics.POLICY_STEP, self.version.step, generator=self.name)
 
     def _announcement(self) -> weights_pb2.FromGenerator:
         announce = weights_pb2.Announce(
             generator=self.name,
             version=None if self.version is None else self.version.to_proto(),
-            num_workers=self._num_workers,
-            lm_head=self._lm_head,
-            slots=self._slots,
+            num_workers=self.num_workers,
+            lm_head=self.lm_head,
+            slots=self.slots,
             uncounted_seconds=time.monotonic() - self._uncounted_since,
             wire=WIRE_VERSION,
-            router_replay=self._router_replay,
-            key=self._key,
+            router_replay=self.router_replay,
+            key=self.key,
         )
         return weights_pb2.FromGenerator(announce=announce)
 

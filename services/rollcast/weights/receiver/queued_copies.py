@@ -35,14 +35,12 @@ class QueuedCopies(TorchFunctionMode):
         arguments: tuple[Any, ...] = (),
         keywords: Mapping[str, Any] | None = None,
     ) -> Any:
-        if function is torch.Tensor.copy_ and len(arguments) > 1 and self._crosses(*arguments[:2]):
+        if function is torch.Tensor.copy_ and len(arguments) > 1:
             target, source = arguments[:2]
-            queue_copy(target, source)
-            return target
+            if source.device.type == "cpu" and target.device.type == self._device.type:
+                queue_copy(target, source)
+                return target
         return function(*arguments, **(keywords or {}))
-
-    def _crosses(self, target: torch.Tensor, source: torch.Tensor) -> bool:
-        return source.device.type == "cpu" and target.device.type == self._device.type
 
 
 def queue_copy(target: torch.Tensor, source: torch.Tensor) -> None:

@@ -35,16 +35,10 @@ from rollcast.weights.receiver.weight_engine import (
     STAGED,
     ReceiveState,
 )
+from rollcast.weights.transport.errors import GroupError, NoRoomError
 from rollcast.weights.transport.group_worker import GroupWorker
 from rollcast.weights.transport.lane_transfer import plan_turns, receive
-from rollcast.weights.transport.process_group import (
-    Backend,
-    GroupAddress,
-    GroupError,
-    NoRoomError,
-    WeightGroup,
-    backend_for,
-)
+from rollcast.weights.transport.process_group import Backend, GroupAddress, WeightGroup, backend_for
 from rollcast.weights.transport.turns import LaneTurns
 from rollcast.wire import weights_pb2
 
@@ -111,24 +105,9 @@ class Receiver:
             )
             self._state = ReceiveState(FAILED, message.epoch, reason=reason)
             return
-        addresses = [
-            GroupAddress(
-                epoch=message.epoch,
-                lane=lane,
-                num_lanes=message.lanes,
-                backend=backend,
-                store_host=message.store_host,
-                store_port=message.store_port,
-                store_prefix=message.store_prefix,
-                rank=rank,
-                world_size=message.world_size,
-                timeout_seconds=message.timeout_seconds,
-                opening_seconds=message.opening_timeout_seconds,
-            )
-            for lane in range(message.lanes)
-        ]
         lanes: list[GroupWorker] = []
-        for address in addresses:
+        for number in range(message.lanes):
+            address = GroupAddress.from_join(message, number, rank, backend)
             lanes.append(GroupWorker(address, self._device, lanes[-1] if lanes else None))
         with self._lock:
             self._state = ReceiveState(JOINING, message.epoch)

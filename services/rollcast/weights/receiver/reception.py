@@ -10,6 +10,7 @@ both             -> poll .. failed                              -> Failed: rank 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rollcast.config.connections import Weights
@@ -47,29 +48,25 @@ async def within(seconds: float, work: Awaitable[Result]) -> Result:
         return await work
 
 
+@dataclass(eq=False)
 class Reception:
     """The version that the engine holds, and the group that it is in."""
 
-    def __init__(
-        self,
-        engine: WeightEngine,
-        settings: Weights,
-        exporter: Exporter,
-        on_applied: Callable[[], None],
-    ) -> None:
-        """`on_applied`: called after `version` has changed."""
+    _engine: WeightEngine
+    _settings: Weights
+    _exporter: Exporter
+    _on_applied: Callable[[], None]
+    """Called after `version` has changed."""
+
+    def __post_init__(self) -> None:
         self.version: PolicyVersion | None = None
         """The version that the engine holds; None until the first apply."""
         self.joined = False
         """Whether a join succeeded and no join or reception has failed since."""
         self.newest_epoch = 0
         """The epoch of the newest Join of this session: commands of older ones are dropped."""
-        self._engine = engine
-        self._settings = settings
-        self._exporter = exporter
-        self._on_applied = on_applied
         self._applying: asyncio.Future[float] | None = None
-        self._apply_seconds = settings.acknowledge_timeout_seconds
+        self._apply_seconds = self._settings.acknowledge_timeout_seconds
 
     @property
     def is_applying(self) -> bool:

@@ -19,16 +19,12 @@ import torch
 from rollcast.config.connections import Weights
 from rollcast.config.out_of_memory import OutOfMemory
 from rollcast.weights.plan.manifest import Manifest, manifest_to_proto
-from rollcast.weights.sender.lanes import Lanes, no_room_to_send, send_slot
+from rollcast.weights.sender.lanes import LaneOrder, Lanes, no_room_to_send, send_slot
 from rollcast.weights.sender.roster import Roster, Seat
 from rollcast.weights.sender.staging import StagingSlots
+from rollcast.weights.transport.errors import NoRoomError
 from rollcast.weights.transport.group_worker import GroupWorker
-from rollcast.weights.transport.process_group import (
-    Backend,
-    GroupAddress,
-    NoRoomError,
-    RendezvousStore,
-)
+from rollcast.weights.transport.process_group import Backend, GroupAddress, RendezvousStore
 from rollcast.wire import weights_pb2
 
 
@@ -53,41 +49,29 @@ class Epoch:
         self.number = number
         self.seats = tuple(seats)
         world_size = 1 + sum(seat.num_workers for seat in seats)
-        # Rank 0 of every lane is the trainer rank that sends; a generator's workers have
-        # consecutive ranks.
-        rank = 1
-        for seat in seats:
-            seat.epoch = number
-            # From now on an answer for an earlier group is stale.
-            seat.answer = None
-            join = weights_pb2.Join(
-                epoch=number,
-                backend=backend,
-                store_host=host,
-                store_port=store.port,
-                store_prefix=store.prefix,
-                rank=rank,
-                world_size=world_size,
-                timeout_seconds=settings.bucket_timeout_seconds,
-                opening_timeout_seconds=settings.opening_timeout_seconds,
-                lanes=lanes.count,
-            )
-            seat.send(weights_pb2.FromTrainer(join=join))
-            rank += seat.num_workers
-        address = GroupAddress(
+        join = weights_pb2.Join(
             epoch=number,
-            lane=0,
-            num_lanes=lanes.count,
             backend=backend,
             store_host=host,
             store_port=store.port,
             store_prefix=store.prefix,
-            rank=0,
+            # Rank 0 of every lane is the trainer rank that sends; a generator's workers have
+            # consecutive ranks.
+            rank=1,
             world_size=world_size,
             timeout_seconds=settings.bucket_timeout_seconds,
-            opening_seconds=settings.opening_timeout_seconds,
+            opening_timeout_seconds=settings.opening_timeout_seconds,
+            lanes=lanes.count,
         )
-        lanes.open(address)
+        for seat in seats:
+            seat.epoch = number
+            # From now on an answer for an earlier group is stale.
+            seat.answer = None
+            # A copy of the message is sent.
+            seat.send(weights_pb2.FromTrainer(join=join))
+            join.rank += seat.num_workers
+        address = GroupAddress.from_join(join, lane=0, rank=0, backend=backend)
+        lanes.order(LaneOrder(number, address=address))
         self._lanes = lanes
         # Rank 0 runs on the store's own machine, where `host` may not be reachable.
         self.worker = GroupWorker(replace(address, store_host=store.host), device)
@@ -101,13 +85,13 @@ class Epoch:
         for seat in self.seats:
             seat.answer = None
             seat.send(weights_pb2.FromTrainer(publish=publish))
-        self._lanes.send(self.number, slot, manifest.version)
+        self._lanes.order(LaneOrder(self.number, slot=slot, version=manifest.version))
         self.work = self.worker.submit(partial(send_slot, slots, slot, manifest.version))
 
     def drop(self, slots: StagingSlots) -> None:
         """Close every lane; `slots` are rank 0's."""
         slots.let_go(self.worker)
-        self._lanes.drop(self.number)
+        self._lanes.order(LaneOrder(self.number))
 
     def give_up(self, reason: str) -> None:
         """Stop waiting for rank 0's part: a member is lost, or it does not end and its thread is

@@ -2,9 +2,9 @@
 carries its share.
 
     rank 0, control thread                      rank r, lane thread
-      open(epoch, ..)     -- LaneOrder -->        enters lane r of the epoch
-      send(epoch, slot)   -- LaneOrder -->        broadcasts what its slot holds
-      drop(epoch)         -- LaneOrder -->        leaves; a slot is written again only when the
+      LaneOrder(epoch, address=..)     -->        enters lane r of the epoch
+      LaneOrder(epoch, slot, version)  -->        broadcasts what its slot holds
+      LaneOrder(epoch)                 -->        leaves; a slot is written again only when the
                                                   group is over
 
 There is no answer. A lane that does not open, breaks or sends the wrong version fails at the
@@ -25,9 +25,10 @@ import torch
 from rollcast.config.out_of_memory import OutOfMemory, out_of_memory
 from rollcast.telemetry.logging import get_logger
 from rollcast.weights.sender.staging import StagingSlots
+from rollcast.weights.transport.errors import NoRoomError
 from rollcast.weights.transport.group_worker import GroupWorker
 from rollcast.weights.transport.lane_transfer import send
-from rollcast.weights.transport.process_group import GroupAddress, NoRoomError, WeightGroup
+from rollcast.weights.transport.process_group import GroupAddress, WeightGroup
 from rollcast.wire.version import PolicyVersion
 
 
@@ -66,15 +67,9 @@ class Lanes:
     send_order: Callable[[bytes], None] = lambda order: None
     """Hands an order to every other rank, in sequence, without waiting."""
 
-    def open(self, address: GroupAddress) -> None:
-        """`address`: that of lane 0."""
-        self.send_order(LaneOrder(address.epoch, address=address).encode())
-
-    def send(self, epoch: int, slot: int, version: PolicyVersion) -> None:
-        self.send_order(LaneOrder(epoch, slot=slot, version=version).encode())
-
-    def drop(self, epoch: int) -> None:
-        self.send_order(LaneOrder(epoch).encode())
+    def order(self, order: LaneOrder) -> None:
+        """Send an order to every other rank; an `address` is that of lane 0."""
+        self.send_order(order.encode())
 
 
 ONE_LANE = Lanes()
@@ -139,9 +134,8 @@ class LaneSender:
 
 def no_room_to_send(error: NoRoomError) -> OutOfMemory:
     """The error with which a trainer rank ends."""
-    memory_use = "the part of a version that is being sent to the generators"
     return out_of_memory(
-        memory_use,
+        "the part of a version that is being sent to the generators",
         "lower trainer.tokens_per_micro_batch, or give the trainer more ranks",
         str(error),
     )

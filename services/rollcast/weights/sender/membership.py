@@ -87,12 +87,12 @@ class Membership:
                 self.fence(seat, fault)
                 is_any_fenced = True
         members = [seat.member(newest) for seat in self.roster]
-        self._exporter.set(
-            trainer_metrics.GENERATORS, sum(member.joined for member in members), state="joined"
-        )
-        self._exporter.set(
-            trainer_metrics.GENERATORS, sum(member.ready for member in members), state="ready"
-        )
+        counts = {
+            "joined": sum(member.joined for member in members),
+            "ready": sum(member.ready for member in members),
+        }
+        for state, count in counts.items():
+            self._exporter.set(trainer_metrics.GENERATORS, count, state=state)
         return is_any_fenced
 
     def fence(self, seat: Seat, fault: Fault) -> None:

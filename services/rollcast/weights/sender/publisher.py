@@ -28,6 +28,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
 import torch
@@ -61,78 +62,79 @@ from rollcast.wire.weights_pb2_grpc import add_WeightSyncServicer_to_server
 log = get_logger()
 
 
+@dataclass(eq=False)
 class Publisher:
     """See the module. Every method except `stage` and `publish` is thread-safe."""
 
-    def __init__(
-        self,
-        *,
-        weights: Weights,
-        rpc: Rpc,
-        incarnation: int,
-        history: Sequence[tuple[int, int]],
-        lm_head: str,
-        specs: Sequence[TensorSpec],
-        device: torch.device,
-        exporter: Exporter,
-        on_removed: Callable[[str, str], None],
-        slots: StagingSlots,
-        lanes: Lanes = ONE_LANE,
-        router_replay: bool = False,
-        shares_gpu: bool = False,
-        secret_place: str | None = None,
-    ) -> None:
-        """history: surviving (incarnation, last_step) of older incarnations. device: the groups
-        send from it. slots: of this rank, filled by the learner. lanes: of all ranks. secret_place:
-        as for `start_server`. on_removed: see `Removals`; called when a generator was fenced or has
-        left. shares_gpu: a generator uses `device` too. Raises UserError: weights.transport cannot
-        work here.
-        """
-        self._settings = weights
-        self._incarnation = incarnation
-        self._rpc = rpc
-        self._secret_place = secret_place
-        self._welcome = _welcome_message(incarnation, history)
-        self._lm_head = lm_head
-        self._backend = backend_for(device, weights.transport, shares_gpu=shares_gpu)
-        self._no_nccl = why_not_nccl(device, shares_gpu=shares_gpu)
-        self._exporter = exporter
-        self._buckets = plan_buckets(specs, weights.bucket_bytes)
-        self._lanes = lanes
-        self._slots = slots
+    _: KW_ONLY
+    weights: Weights
+    rpc: Rpc
+    incarnation: int
+    history: Sequence[tuple[int, int]]
+    """Surviving (incarnation, last_step) of older incarnations."""
+    lm_head: str
+    specs: Sequence[TensorSpec]
+    device: torch.device
+    """The device that the groups send from."""
+    exporter: Exporter
+    on_removed: Callable[[str, str], None]
+    """See `Removals`; called when a generator was fenced or has left."""
+    slots: StagingSlots
+    """The slots of this rank, filled by the learner."""
+    lanes: Lanes = ONE_LANE
+    """The lanes of all ranks."""
+    router_replay: bool = False
+    shares_gpu: bool = False
+    """Whether a generator uses `device` too."""
+    secret_place: str | None = None
+    """The place of the secret, as for `start_server`."""
+
+    def __post_init__(self) -> None:
+        """Raises UserError: weights.transport cannot work here."""
+        shares_gpu = self.shares_gpu
+        self._backend = backend_for(self.device, self.weights.transport, shares_gpu=shares_gpu)
+        self._no_nccl = why_not_nccl(self.device, shares_gpu=shares_gpu)
+        self._buckets = plan_buckets(self.specs, self.weights.bucket_bytes)
 
         self._staging = Staging()
         self._wake = Wake()
         self._changed = self._wake.changed  # guards everything below
         self._sharing = Sharing(self._changed)
-        self._roster = Roster(incarnation, lm_head, history, router_replay=router_replay)
-        self._removals = Removals(on_removed)
-        self._membership = Membership(self._roster, self._removals, weights, exporter)
+        self._roster = Roster(
+            self.incarnation, self.lm_head, self.history, router_replay=self.router_replay
+        )
+        self._removals = Removals(self.on_removed)
+        self._membership = Membership(self._roster, self._removals, self.weights, self.exporter)
         self._current: Manifest | None = None
         self._epoch: Epoch | None = None
         self._rounds = EpochRounds(
-            settings=weights,
-            host=rpc.host,
-            device=device,
-            backend=self._backend,
+            settings=self.weights,
+            make_epoch=partial(
+                Epoch,
+                device=self.device,
+                backend=self._backend,
+                host=self.rpc.host,
+                settings=self.weights,
+                lanes=self.lanes,
+            ),
             buckets=self._buckets,
-            lanes=lanes,
-            slots=slots,
+            num_lanes=self.lanes.count,
+            slots=self.slots,
             staging=self._staging,
             membership=self._membership,
-            exporter=exporter,
+            exporter=self.exporter,
             wake=self._wake,
         )
 
     def start(self) -> int:
         """Start to serve; returns the gRPC port. Raises UserError if it is taken."""
         self._roster.sightings.open(time.monotonic())
-        self._store = RendezvousStore(self._rpc.bind)
+        self._store = RendezvousStore(self.rpc.bind)
         register = partial(
             add_WeightSyncServicer_to_server, WeightSyncService(self, self._roster.sightings)
         )
         self._server, port = start_server(
-            self._rpc, register, setting="rpc.port", secret_place=self._secret_place
+            self.rpc, register, setting="rpc.port", secret_place=self.secret_place
         )
         self._thread = threading.Thread(target=self._control, name="weight-control", daemon=True)
         self._thread.start()
@@ -155,7 +157,7 @@ class Publisher:
         self._thread.join(deadline_seconds)
         self._removals.stop(deadline_seconds)
         self._drop_epoch()
-        self._slots.wait_for_readers(deadline_seconds)
+        self.slots.wait_for_readers(deadline_seconds)
 
     def stage(self) -> int:
         """The slot that is not being broadcast, to be filled by all ranks; see `Staging.stage`."""
@@ -166,7 +168,7 @@ class Publisher:
 
         Generators join after the first call.
         """
-        assert version.incarnation == self._incarnation, version
+        assert version.incarnation == self.incarnation, version
         self._staging.offer(slot, version)
         self._wake.notify()
 
@@ -220,7 +222,11 @@ class Publisher:
     ) -> Seat | None:
         with self._changed:
             if isinstance(seat := self._roster.admit(announce, outgoing, time.monotonic()), Seat):
-                seat.send(weights_pb2.FromTrainer(welcome=self._welcome))
+                seat.send(
+                    weights_pb2.FromTrainer(
+                        welcome=_welcome_message(self.incarnation, self.history)
+                    )
+                )
                 log.info(
                     "a generator announced itself", generator=seat.name, holds=str(seat.version)
                 )
@@ -275,7 +281,7 @@ class Publisher:
                 # Without this thread the run would stop silently; a turn starts from the state, so
                 # it can be repeated.
                 log.exception("a turn of weight sync failed")
-                self._exporter.add(wire_metrics.WEIGHT_FAILURES, reason="control")
+                self.exporter.add(wire_metrics.WEIGHT_FAILURES, reason="control")
                 idle = True
             with self._changed:
                 if idle and not self._wake.has_changed:
@@ -285,7 +291,7 @@ class Publisher:
         """Do everything that is due; False = nothing was due."""
         version = self._staging.take()
         if version is not None:
-            self._current = Manifest(version, self._buckets, self._lm_head)
+            self._current = Manifest(version, self._buckets, self.lm_head)
         with self._changed:
             self._rounds.look_for_faults()
             has_leavers = self._membership.confirm_leavers()
@@ -309,7 +315,7 @@ class Publisher:
                 if self._epoch.failed:
                     self._drop_epoch()
                 else:
-                    self._exporter.observe(
+                    self.exporter.observe(
                         wire_metrics.WEIGHT_SYNC_SECONDS,
                         time.monotonic() - self._staging.current_offered_at,
                     )
@@ -318,7 +324,7 @@ class Publisher:
             return has_leavers or is_any_behind or bool(joiners)
 
     def _due_joiners(self) -> list[Seat]:
-        return self._roster.due_joiners(time.monotonic() - self._settings.coalesce_seconds)
+        return self._roster.due_joiners(time.monotonic() - self.weights.coalesce_seconds)
 
     def _admit(self, joiners: list[Seat], current: Manifest) -> None:
         """Bring joiners to `current`, each through a private group, several at a time; then they
@@ -330,16 +336,16 @@ class Publisher:
         ]
         # Each group has pieces on every rank's device, and together they must not exceed
         # PIECE_BYTES.
-        at_once = pieces_at_once(self._lanes.count)
+        at_once = pieces_at_once(self.lanes.count)
         for first in range(0, len(late_joiners), at_once):
             # The others join after the update that waits.
-            if first and self._sharing.is_awaited:
+            if first and self._sharing.is_held:
                 break
             still_joining = self._roster.still_joining(late_joiners[first : first + at_once])
             groups = self._rounds.open([[seat] for seat in still_joining], self._store)
             self._rounds.send(groups, current, "catch_up")
             for epoch in groups:
-                epoch.drop(self._slots)
+                epoch.drop(self.slots)
         with self._changed:
             for seat in joiners:
                 seat.joined = (
@@ -349,7 +355,7 @@ class Publisher:
 
     def _drop_epoch(self) -> None:
         if self._epoch is not None:
-            self._epoch.drop(self._slots)
+            self._epoch.drop(self.slots)
             self._epoch = None
 
 

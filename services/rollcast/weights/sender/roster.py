@@ -228,15 +228,10 @@ class Roster:
             outgoing.put(leave_message(NAME_TAKEN if is_taken else self._fenced[name]))
             outgoing.put(None)
             return None
-        announced_version = (
-            PolicyVersion.from_proto(announce.version) if announce.HasField("version") else None
-        )
+        announced = PolicyVersion.from_proto(announce.version)
         # Weights of lost steps count as none: the generator withdraws them.
-        version = (
-            announced_version
-            if announced_version is not None
-            and survives(announced_version, self._incarnation, self._history)
-            else None
+        is_held = announce.HasField("version") and survives(
+            announced, self._incarnation, self._history
         )
         claimed_since = now_seconds - announce.uncounted_seconds
         allocated_since = max(claimed_since, self.sightings.claim(announce.key, now_seconds))
@@ -252,7 +247,7 @@ class Roster:
             num_workers=announce.num_workers,
             slots=announce.slots,
             outgoing=outgoing,
-            version=version,
+            version=announced if is_held else None,
             arrived_at=now_seconds,
             heard_at=now_seconds,
             stepped_at=now_seconds,
@@ -291,8 +286,7 @@ class Roster:
         if announce.lm_head != self._lm_head:
             return SeatRefusal(
                 f"recipe.lm_head = {announce.lm_head!r} at the generator, {self._lm_head!r} at the "
-                "trainer; "
-                "give both the same run file"
+                "trainer; give both the same run file"
             )
         if announce.router_replay != self._router_replay:
             return SeatRefusal(

@@ -8,9 +8,8 @@ owes its answer for too long is fenced.
 """
 
 import time
-from collections.abc import Sequence
-
-import torch
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from rollcast.config.connections import Weights
 from rollcast.config.out_of_memory import OutOfMemory
@@ -25,12 +24,11 @@ from rollcast.weights.plan.manifest import (
     total_bytes,
 )
 from rollcast.weights.sender.epoch import Epoch
-from rollcast.weights.sender.lanes import Lanes
 from rollcast.weights.sender.membership import Membership
 from rollcast.weights.sender.roster import Seat
 from rollcast.weights.sender.staging import Staging, StagingSlots
 from rollcast.weights.sender.wake import Wake
-from rollcast.weights.transport.process_group import Backend, RendezvousStore
+from rollcast.weights.transport.process_group import RendezvousStore
 
 FAULT_CHECK_SECONDS = 0.1
 """Interval of looking for faults."""
@@ -38,78 +36,57 @@ FAULT_CHECK_SECONDS = 0.1
 log = get_logger()
 
 
+@dataclass(eq=False)
 class EpochRounds:
     """Used by the publisher's control thread alone, but for `no_room`, which `changed` guards."""
 
-    def __init__(
-        self,
-        *,
-        settings: Weights,
-        host: str,
-        device: torch.device,
-        backend: Backend,
-        buckets: Sequence[BucketSpec],
-        lanes: Lanes,
-        slots: StagingSlots,
-        staging: Staging,
-        membership: Membership,
-        exporter: Exporter,
-        wake: Wake,
-    ) -> None:
-        """host: as generators and other ranks reach the store. slots: of rank 0."""
-        self._settings = settings
-        self._host = host
-        self._device = device
-        self._backend = backend
-        self._lanes = lanes
-        self._slots = slots
-        self._staging = staging
-        self._membership = membership
-        self._exporter = exporter
-        self._wake = wake
-        pieces = num_pieces(bucket.num_bytes for bucket in buckets)
-        self._transfer_seconds = pieces * settings.bucket_timeout_seconds
-        self._acknowledge_seconds = apply_seconds(
-            settings.acknowledge_timeout_seconds, total_bytes(buckets)
-        )
+    settings: Weights
+    make_epoch: Callable[..., Epoch]
+    """Makes the epoch of a number and seats, with its `store`."""
+    buckets: Sequence[BucketSpec]
+    num_lanes: int
+    """Number of trainer ranks."""
+    slots: StagingSlots
+    """The slots of rank 0."""
+    staging: Staging
+    membership: Membership
+    exporter: Exporter
+    wake: Wake
+    no_room: OutOfMemory | None = None
+    """The error if rank 0 had no memory to send from: no version can be sent."""
+
+    def __post_init__(self) -> None:
         self._epochs_made = 0
-        self.no_room: OutOfMemory | None = None
-        """The error if rank 0 had no memory to send from: no version can be sent."""
+        pieces = num_pieces(bucket.num_bytes for bucket in self.buckets)
+        self._transfer_seconds = pieces * self.settings.bucket_timeout_seconds
+        self._acknowledge_seconds = apply_seconds(
+            self.settings.acknowledge_timeout_seconds, total_bytes(self.buckets)
+        )
 
     def open(self, groups: list[list[Seat]], store: RendezvousStore) -> list[Epoch]:
         """Make an epoch of each group of seats; returns those that did not fail or lose one."""
         epochs = []
-        with self._wake.changed:
+        with self.wake.changed:
             for seats in groups:
                 self._epochs_made += 1
-                epoch = Epoch(
-                    self._epochs_made,
-                    seats,
-                    device=self._device,
-                    backend=self._backend,
-                    host=self._host,
-                    store=store,
-                    settings=self._settings,
-                    lanes=self._lanes,
-                )
-                epochs.append(epoch)
-            self._exporter.set(wire_metrics.WEIGHT_EPOCH, self._epochs_made)
-        self._wait_for_answers(epochs, self._settings.opening_timeout_seconds, "join")
+                epochs.append(self.make_epoch(self._epochs_made, seats, store=store))
+            self.exporter.set(wire_metrics.WEIGHT_EPOCH, self._epochs_made)
+        self._wait_for_answers(epochs, self.settings.opening_timeout_seconds, "join")
         broken = [
             epoch
             for epoch in epochs
-            if epoch.failed or epoch.has_lost_a_seat(self._membership.roster)
+            if epoch.failed or epoch.has_lost_a_seat(self.membership.roster)
         ]
         for epoch in broken:
-            epoch.drop(self._slots)
+            epoch.drop(self.slots)
         return [epoch for epoch in epochs if epoch not in broken]
 
     def send(self, epochs: list[Epoch], manifest: Manifest, phase: str) -> None:
         """Broadcast `current` in each epoch, and wait for the acknowledgements."""
-        assert self._staging.current_version == manifest.version
-        with self._wake.changed:
+        assert self.staging.current_version == manifest.version
+        with self.wake.changed:
             for epoch in epochs:
-                epoch.broadcast(self._slots, self._staging.current, manifest)
+                epoch.broadcast(self.slots, self.staging.current, manifest)
         self._wait_for_answers(epochs, self._transfer_seconds, phase)
 
     def _wait_for_answers(self, epochs: list[Epoch], own_seconds: float, phase: str) -> None:
@@ -118,18 +95,18 @@ class EpochRounds:
         own_seconds bounds rank 0's part, and again the parts of other ranks, which may be slower. A
         seat that has not answered `apply_seconds` after that is fenced.
         """
-        other_lanes_seconds = own_seconds if self._lanes.count > 1 else 0.0
+        other_lanes_seconds = own_seconds if self.num_lanes > 1 else 0.0
         is_opening = phase == "join"
         for epoch in epochs:
-            epoch.work.add_done_callback(lambda _: self._wake.notify())
-        with self._wake.changed:
-            own_deadline = time.monotonic() + own_seconds + self._settings.bucket_timeout_seconds
+            epoch.work.add_done_callback(lambda _: self.wake.notify())
+        with self.wake.changed:
+            own_deadline = time.monotonic() + own_seconds + self.settings.bucket_timeout_seconds
             answers_deadline = None
-            while not self._wake.is_stopping:
+            while not self.wake.is_stopping:
                 self.look_for_faults(epochs)
                 if is_opening:
                     for epoch in epochs:
-                        epoch.give_up_if_lost(self._membership.roster)
+                        epoch.give_up_if_lost(self.membership.roster)
                 working = [epoch for epoch in epochs if epoch.working]
                 # The others of a group that does not open would answer at their deadline only: the
                 # next Join ends it.
@@ -138,7 +115,7 @@ class EpochRounds:
                     seat
                     for epoch in awaited_epochs
                     for seat in epoch.unanswered_seats()
-                    if seat in self._membership.roster
+                    if seat in self.membership.roster
                 ]
                 now_seconds = time.monotonic()
                 # Everything is sent: from now on the seats have a limited time to answer.
@@ -153,10 +130,10 @@ class EpochRounds:
                         epoch.give_up("hangs")
                 elif answers_deadline is not None and now_seconds > answers_deadline:
                     for seat in owing:
-                        self._membership.fence(seat, "unacknowledged")
-                        self._wake.notify()
+                        self.membership.fence(seat, "unacknowledged")
+                        self.wake.notify()
                 else:
-                    self._wake.changed.wait(FAULT_CHECK_SECONDS)
+                    self.wake.changed.wait(FAULT_CHECK_SECONDS)
             self._note_failures(epochs, phase)
 
     def _note_failures(self, epochs: Sequence[Epoch], phase: str) -> None:
@@ -168,19 +145,19 @@ class EpochRounds:
             log.warning(
                 "a weight group failed", epoch=epoch.number, phase=phase, reasons=epoch.reasons()
             )
-            self._exporter.add(wire_metrics.WEIGHT_FAILURES, reason=phase)
+            self.exporter.add(wire_metrics.WEIGHT_FAILURES, reason=phase)
             self.no_room = self.no_room or epoch.no_room
         if failed_epochs:
             # Pause before the next attempt, or a peer that fails immediately would keep this thread
             # busy.
-            self._wake.changed.wait(FAULT_CHECK_SECONDS)
+            self.wake.changed.wait(FAULT_CHECK_SECONDS)
             # The stream of a member that died may end a little later than its group.
             self.look_for_faults(epochs)
         for epoch in failed_epochs:
-            self._membership.roster.blame(epoch.seats)
+            self.membership.roster.blame(epoch.seats)
 
     def look_for_faults(self, epochs: Sequence[Epoch] = ()) -> None:
         """Fence failing generators. Called with the lock held, like all of `Membership`."""
         suspects = {seat for epoch in epochs if epoch.failed for seat in epoch.unanswered_seats()}
-        if self._membership.look_for_faults(suspects, self._staging.newest()):
-            self._wake.notify()
+        if self.membership.look_for_faults(suspects, self.staging.newest()):
+            self.wake.notify()

@@ -18,12 +18,8 @@ class Sharing:
         """`changed`: guards the state that `is_due` reads, and is notified when it changes."""
         self._changed = changed
         self._is_broadcasting = False
-        self._is_held = False
-
-    @property
-    def is_awaited(self) -> bool:
-        """Whether an update waits for the end of the broadcast."""
-        return self._is_held
+        self.is_held = False
+        """Whether an update keeps broadcasts away, or waits for the end of one."""
 
     @contextmanager
     def broadcasting(self) -> Iterator[bool]:
@@ -31,7 +27,7 @@ class Sharing:
         the caller asks again later.
         """
         with self._changed:
-            may_begin = not self._is_held
+            may_begin = not self.is_held
             self._is_broadcasting |= may_begin
         try:
             yield may_begin
@@ -54,7 +50,7 @@ class Sharing:
                 lambda: not self._is_broadcasting and not is_due(), timeout_seconds
             )
             # Nothing new begins from here on.
-            self._is_held = True
+            self.is_held = True
         try:
             with self._changed:
                 # A running one has deadlines of its own. To drop its groups would not be quicker:
@@ -63,5 +59,5 @@ class Sharing:
             yield
         finally:
             with self._changed:
-                self._is_held = False
+                self.is_held = False
                 self._changed.notify_all()

@@ -32,12 +32,8 @@ import torch
 
 from rollcast.config.out_of_memory import is_out_of_memory
 from rollcast.telemetry.logging import get_logger
-from rollcast.weights.transport.process_group import (
-    GroupAddress,
-    GroupError,
-    NoRoomError,
-    WeightGroup,
-)
+from rollcast.weights.transport.errors import GroupError, NoRoomError
+from rollcast.weights.transport.process_group import GroupAddress, WeightGroup
 
 Result = TypeVar("Result")
 
@@ -91,7 +87,7 @@ class GroupWorker:
             if not self._is_over:
                 self._jobs.put((job, future))
                 return future
-        future.set_exception(self._error("abandoned"))
+        future.set_exception(self.address.error("abandoned"))
         return future
 
     def abandon(self) -> None:
@@ -109,7 +105,7 @@ class GroupWorker:
         if is_opening:
             # No job has begun and none will, whatever the thread still waits for.
             self._released.set()
-            _conclude(self.opened, None, self._error("abandoned while it was opened"))
+            _conclude(self.opened, None, self.address.error("abandoned while it was opened"))
 
     def wait_released(self, timeout_seconds: float = 0.0) -> bool:
         """Whether it no longer touches any buffer of its caller."""
@@ -153,7 +149,7 @@ class GroupWorker:
             self._previous_lane = None
             self._turn.wait(self.address.opening_seconds)
             if not previous_opening.done() or previous_opening.exception() is not None:
-                raise self._error("the lane before it was not opened")
+                raise self.address.error("the lane before it was not opened")
         return WeightGroup(
             self.address, self._device, self._abandoned, time.monotonic() - self._started_at
         )
@@ -165,7 +161,7 @@ class GroupWorker:
         failure = None
         try:
             if self._abandoned.is_set():
-                raise self._error("abandoned")
+                raise self.address.error("abandoned")
             result = job(group)
         except Exception as error:
             failure = self._strip_traceback(error)
@@ -192,7 +188,7 @@ class GroupWorker:
             except Empty:
                 return
             if item is not None:
-                _conclude(item[1], None, self._error("abandoned"))
+                _conclude(item[1], None, self.address.error("abandoned"))
 
     def _strip_traceback(self, error: Exception) -> GroupError:
         """The error without its traceback, whose frames would keep the group and its connections
@@ -208,9 +204,6 @@ class GroupWorker:
         if not isinstance(error, GroupError):
             log.exception("a weight group failed in an unexpected way", epoch=self.address.epoch)
         return type(error)(str(error)) if isinstance(error, GroupError) else GroupError(str(error))
-
-    def _error(self, reason: str) -> GroupError:
-        return GroupError(f"epoch {self.address.epoch}, lane {self.address.lane}: {reason}")
 
 
 @cache

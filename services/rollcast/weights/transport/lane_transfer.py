@@ -20,7 +20,8 @@ from rollcast.weights.plan.manifest import PIECE_BYTES, BucketSpec
 from rollcast.weights.plan.shards import shard_segments
 from rollcast.weights.plan.snapshot import Snapshot
 from rollcast.weights.transport.checksum import ChecksumBeside, signed_word
-from rollcast.weights.transport.process_group import PIECES_IN_FLIGHT, GroupError, WeightGroup
+from rollcast.weights.transport.errors import GroupError
+from rollcast.weights.transport.process_group import PIECES_IN_FLIGHT, WeightGroup
 from rollcast.weights.transport.turns import LaneTurns
 from rollcast.wire.version import PolicyVersion
 
@@ -75,7 +76,9 @@ def receive(
             arrivals.finish_all()
             total = checksum.wait()
         with turns.turn(lane, group.address.timeout_seconds):
-            incarnation, step, sent_total = _receive_trailer(group)
+            trailer = torch.empty(TRAILER_BYTES, dtype=torch.uint8, device=group.device)
+            group.broadcast(trailer)
+            incarnation, step, sent_total = map(int, trailer.view(torch.int64))
     except BaseException:
         turns.give_up()
         raise
@@ -170,12 +173,6 @@ def piece_bytes(num_lanes: int) -> int:
 def pieces_at_once(num_lanes: int) -> int:
     """How many groups may have pieces on a rank's device: together at most PIECE_BYTES."""
     return max(1, PIECE_BYTES // piece_bytes(num_lanes) // PIECES_IN_FLIGHT)
-
-
-def _receive_trailer(group: WeightGroup) -> list[int]:
-    trailer = torch.empty(TRAILER_BYTES, dtype=torch.uint8, device=group.device)
-    group.broadcast(trailer)
-    return [int(number) for number in trailer.view(torch.int64)]
 
 
 def _can_receive_into(stretch: torch.Tensor, group: WeightGroup) -> bool:

@@ -19,8 +19,8 @@ def meet(
     store: Any, *, rank: int, world_size: int, deadline: float, abandoned: threading.Event
 ) -> None:
     """Return when all ranks are here. `deadline`: monotonic seconds. Raises GroupError."""
-    store.set(_key(rank), "here")
-    keys = [_key(peer_rank) for peer_rank in range(world_size)]
+    keys = [f"here/{peer_rank}" for peer_rank in range(world_size)]
+    store.set(keys[rank], "here")
     started = time.monotonic()
     while not store.check(keys):
         now_seconds = time.monotonic()
@@ -38,7 +38,3 @@ def meet(
         interval = min(max(0.001, 0.1 * (now_seconds - started)), MAX_POLL_SECONDS)
         if abandoned.wait(interval):
             raise GroupError("abandoned while it was opened")
-
-
-def _key(rank: int) -> str:
-    return f"here/{rank}"

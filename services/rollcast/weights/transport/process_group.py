@@ -35,19 +35,10 @@ from rollcast.config.errors import UserError
 from rollcast.connections.http import listen, local_host
 from rollcast.weights.plan.page_locked import page_locked
 from rollcast.weights.plan.snapshot import new_pages
-from rollcast.weights.transport.errors import GroupError, NoRoomError
+from rollcast.weights.transport.errors import GroupError
 from rollcast.weights.transport.meeting import meet
 from rollcast.weights.transport.nccl import make_nccl
-
-__all__ = [
-    "Backend",
-    "GroupAddress",
-    "GroupError",
-    "NoRoomError",
-    "RendezvousStore",
-    "WeightGroup",
-    "backend_for",
-]
+from rollcast.wire import weights_pb2
 
 Backend = Literal["gloo", "nccl"]
 CPU = torch.device("cpu")
@@ -73,6 +64,29 @@ class GroupAddress:
     timeout_seconds: float  # of every piece, and of the connection to the store
     # 60.0: default of weights.opening_timeout_seconds.
     opening_seconds: float = 60.0  # of all lanes of the epoch together
+
+    @classmethod
+    def from_join(
+        cls, join: weights_pb2.Join, lane: int, rank: int, backend: Backend
+    ) -> "GroupAddress":
+        """The group of one lane of a `Join` message, entered as `rank`."""
+        return cls(
+            epoch=join.epoch,
+            lane=lane,
+            num_lanes=join.lanes,
+            backend=backend,
+            store_host=join.store_host,
+            store_port=join.store_port,
+            store_prefix=join.store_prefix,
+            rank=rank,
+            world_size=join.world_size,
+            timeout_seconds=join.timeout_seconds,
+            opening_seconds=join.opening_timeout_seconds,
+        )
+
+    def error(self, reason: str) -> GroupError:
+        """The error with which the group ends."""
+        return GroupError(f"epoch {self.epoch}, lane {self.lane}: {reason}")
 
 
 def backend_for(
@@ -124,7 +138,7 @@ class RendezvousStore:
 
 
 class WeightGroup:
-    """One group. Blocking calls, made from one thread; `abort` from any."""
+    """One group. Blocking calls, made from one thread; `abandoned` may be set by any."""
 
     def __init__(
         self,
@@ -153,7 +167,7 @@ class WeightGroup:
             self._open(time.monotonic() + max(0.0, address.opening_seconds - waited))
         except (RuntimeError, ValueError) as error:
             self.close()
-            raise self._error(f"rendezvous failed: {_first_line(error)}") from error
+            raise self.address.error(f"rendezvous failed: {_first_line(error)}") from error
 
     @property
     def in_flight(self) -> int:
@@ -176,12 +190,12 @@ class WeightGroup:
         Raises GroupError.
         """
         if self._abandoned.is_set():
-            raise self._error("abandoned")
+            raise self.address.error("abandoned")
         try:
             # Kept until it is over: an aborted kernel may write until the abort has ended.
             self._in_flight.append((self._group.broadcast(piece, 0, timeout=self._timeout), piece))
         except RuntimeError as error:
-            raise self._error(f"broadcast failed: {_first_line(error)}") from error
+            raise self.address.error(f"broadcast failed: {_first_line(error)}") from error
 
     def finish(self) -> None:
         """Wait for the oldest piece that was begun. Raises GroupError.
@@ -191,7 +205,7 @@ class WeightGroup:
         try:
             self._wait(self._in_flight[0][0], self.address.timeout_seconds)
         except RuntimeError as error:
-            raise self._error(f"broadcast failed: {_first_line(error)}") from error
+            raise self.address.error(f"broadcast failed: {_first_line(error)}") from error
         self._in_flight.popleft()
 
     def broadcast(self, piece: torch.Tensor) -> None:
@@ -199,10 +213,6 @@ class WeightGroup:
         self.begin(piece)
         while self._in_flight:
             self.finish()
-
-    def abort(self) -> None:
-        """Begin no further piece, and end every wait that can be ended. Returns immediately."""
-        self._abandoned.set()
 
     def close(self) -> None:
         """Leave the group, after which it touches no memory; on the group's own thread, because it
@@ -328,9 +338,6 @@ class WeightGroup:
             time.sleep(0.0002)
         # Raises what is_completed has found; otherwise orders the stream after the collective.
         work.wait()
-
-    def _error(self, reason: str) -> GroupError:
-        return GroupError(f"epoch {self.address.epoch}, lane {self.address.lane}: {reason}")
 
 
 def _first_line(error: Exception) -> str:
