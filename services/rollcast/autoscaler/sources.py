@@ -87,19 +87,15 @@ class ScrapedFleet:
     def _generators(self) -> dict[Place, str]:
         """Metrics page by address, or by name in the run folder."""
         if self._settings.generators is None:
-            service_names = sorted(
-                path.name
-                for path in self._ports.glob("[!.]*")
-                if not path.name.startswith(_OTHER_SERVICES)
-            )
-            return self._readable(service_names[:MAX_GENERATORS])
+            names = sorted(path.name for path in self._ports.glob("[!.]*"))
+            names = [name for name in names if not name.startswith(_OTHER_SERVICES)]
+            return self._readable(names[:MAX_GENERATORS])
         host, _, port = self._settings.generators.rpartition(":")
         try:
             address_infos = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
         except (OSError, ValueError):
-            self.skipped["name_not_found"] += (
-                1  # a headless Service without a ready pod has no address
-            )
+            # A headless Service without a ready pod has no address.
+            self.skipped["name_not_found"] += 1
             return {}
         addresses = sorted({str(entry[4][0]) for entry in address_infos})[:MAX_GENERATORS]
         scheme = "https" if self._http.tls else "http"
