@@ -51,6 +51,7 @@ class Proof:
 
 def prepare(namespace: str, recorded: list[list[str]] | None = None) -> Proof:
     """The releases, in `namespace` and in a second one, which the test makes."""
+    two_pods = ("trainer.nodes=2", "storage.accessMode=ReadWriteMany")
     cluster, other_cluster = Cluster(namespace, recorded), Cluster(f"{namespace}-2", recorded)
     return Proof(
         cluster=cluster,
@@ -58,13 +59,7 @@ def prepare(namespace: str, recorded: list[list[str]] | None = None) -> Proof:
         beside=Release(cluster, "beside", "config.run=beside"),
         queued=Release(cluster, "queued", "config.run=queued"),
         refused=Release(cluster, "refused", "config.run=refused"),
-        pair=Release(
-            cluster,
-            "pair",
-            "config.run=pair",
-            "trainer.nodes=2",
-            "storage.accessMode=ReadWriteMany",
-        ),
+        pair=Release(cluster, "pair", "config.run=pair", *two_pods),
         elsewhere=Release(other_cluster, "proof"),
         prometheus=os.environ.get("PROMETHEUS"),
         grafana=os.environ.get("GRAFANA"),
@@ -78,9 +73,6 @@ def create_namespace(cluster: Cluster) -> None:
     Raises Refuted if it exists, because its contents are not ours to remove.
     """
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    body = {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {"name": cluster.namespace, "labels": labels},
-    }
+    metadata = {"name": cluster.namespace, "labels": labels}
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
     cluster.kubectl("create", "-f", "-", stdin_text=json.dumps(body))
