@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass, field
 
@@ -65,14 +64,3 @@ def prepare(namespace: str, recorded: list[list[str]] | None = None) -> Proof:
         grafana=os.environ.get("GRAFANA"),
         second_tag=os.environ.get("SECOND_TAG"),
     )
-
-
-def create_namespace(cluster: Cluster) -> None:
-    """Under Pod Security restricted.
-
-    Raises Refuted if it exists, because its contents are not ours to remove.
-    """
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    metadata = {"name": cluster.namespace, "labels": labels}
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
-    cluster.kubectl("create", "-f", "-", stdin_text=json.dumps(body))

@@ -57,13 +57,6 @@ class VerdictKind(StrEnum):
         """
         return self in (VerdictKind.FORECASTABLE, VerdictKind.SATURATED, VerdictKind.NO_LEARNING)
 
-    @property
-    def ends_the_run(self) -> bool:
-        """Whether the verdict alone advises to stop: further training of this run has nothing to
-        gain.
-        """
-        return self in (VerdictKind.NO_LEARNING, VerdictKind.BROKEN)
-
 
 @dataclass(frozen=True)
 class Verdict:
