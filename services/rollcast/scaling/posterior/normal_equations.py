@@ -93,7 +93,14 @@ def _empty(plain: Normal, num_departures: int, rise: Array) -> Normal:
     num_noises = plain.p_00.shape[0]
     shape = (num_departures, num_noises, rise.shape[1])
     constant = np.empty((num_departures, num_noises, 1))
-    return Normal(*(np.empty(shape) for _ in range(5)), constant=constant)
+    return Normal(
+        np.empty(shape),
+        np.empty(shape),
+        np.empty(shape),
+        np.empty(shape),
+        np.empty(shape),
+        constant,
+    )
 
 
 def _at(normal: Normal, index: int) -> Normal:
