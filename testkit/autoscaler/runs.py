@@ -56,14 +56,11 @@ def with_rollcast_through_hpa(
     run = start(scenario, generators, seed=seed)
     latest_target = [float(generators)]
     rollcast = Rollcast(
-        run.fleet,
-        settings,
-        ENGINE,
-        apply=lambda target: latest_target.__setitem__(0, float(target)),
+        run.fleet, settings, ENGINE, apply=lambda target: latest_target.append(float(target))
     )
     hpa = Hpa(
         run.fleet,
-        lambda: latest_target[0],
+        lambda: latest_target[-1],
         1.0,
         settings.least,
         settings.most,

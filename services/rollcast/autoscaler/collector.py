@@ -4,7 +4,7 @@ Prometheus' `rate()` cannot replace this: in every mode the autoscaler may scrap
 without a Prometheus. A Prometheus is asked for the same samples, so that both sources share this.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rollcast.autoscaler.totals import Totals
@@ -42,8 +42,8 @@ Place = str
 class FleetReading:
     """All pages, read once."""
 
-    trainer: tuple[Sample, ...]
-    generators: dict[Place, tuple[Sample, ...]]
+    trainer: Sequence[Sample]
+    generators: Mapping[Place, Sequence[Sample]]
     """By page. Samples of other metrics may be among them."""
 
 
@@ -141,7 +141,7 @@ class Collector:
             self._filled_from_step = step + self._max_staleness + 1
         self._incarnation = incarnation
 
-    def _watch(self, pages: dict[Place, tuple[Sample, ...]], now_seconds: float) -> None:
+    def _watch(self, pages: dict[Place, Sequence[Sample]], now_seconds: float) -> None:
         """Add what each generator did since its page was last seen.
 
         A page seen for the first time only begins.
@@ -195,7 +195,7 @@ def inflight_tokens(reading: FleetReading, run: str) -> dict[Place, float]:
     return by_generator
 
 
-def at_work(reading: FleetReading, run: str) -> dict[Place, tuple[Sample, ...]]:
+def at_work(reading: FleetReading, run: str) -> dict[Place, Sequence[Sample]]:
     """Pages of generators that have not parked.
 
     A parked one samples nothing, and its other gauges do not move.

@@ -66,13 +66,13 @@ class ScrapedFleet:
             generator_id: self._readers.submit(self._page(url).read)
             for generator_id, url in places.items()
         }
-        generators: dict[Place, tuple[Sample, ...]] = {}
-        for generator_key, future in waiting.items():
+        generators: dict[Place, list[Sample]] = {}
+        for generator_id, future in waiting.items():
             try:
-                generators[generator_key] = tuple(future.result())
+                generators[generator_id] = future.result()
             except SourceAway:
                 self.skipped["generator_away"] += 1
-        return FleetReading(tuple(answer.result()), generators)
+        return FleetReading(answer.result(), generators)
 
     def close(self) -> None:
         self._readers.shutdown(wait=False, cancel_futures=True)
@@ -141,10 +141,7 @@ class PrometheusFleet:
                 self.skipped["no_pod_label"] += 1
             else:
                 generators.setdefault(generator_id, []).append(sample)
-        return FleetReading(
-            tuple(trainer),
-            {generator_key: tuple(samples) for generator_key, samples in generators.items()},
-        )
+        return FleetReading(trainer, generators)
 
     def close(self) -> None:
         self._prometheus.close()
