@@ -121,8 +121,8 @@ def two_pods(proof: Proof) -> None:
         (second, "its pod's log", "rank 1 killed by SIGKILL"),
         (first, "the first pod's log", "another trainer rank ended or does not answer"),
     ):
-        said = partial(lambda pod, words: words in _log(cluster, pod), pod, sentence)
-        cluster.until(f"{sentence}, in {place}", STEP_SECONDS, said)
+        is_logged = partial(lambda pod, words: words in _log(cluster, pod), pod, sentence)
+        cluster.until(f"{sentence}, in {place}", STEP_SECONDS, is_logged)
     cluster.require(
         lambda: "Traceback" not in _log(cluster, first), "a traceback is in the first pod's log"
     )

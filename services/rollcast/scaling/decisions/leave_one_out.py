@@ -135,7 +135,9 @@ def leave_one_out(
     for index, (recipe, fixed_fit) in enumerate(zip(recipes, fixed_fits, strict=True)):
         row = _free_fit(recipe, index, asymptotes, exponents, fixed_fit.joint)
         if index > 0:
-            row = _compared(row, index, shares_ceiling[index], asymptotes, exponents, log_computes)
+            row = _with_losses(
+                row, index, shares_ceiling[index], asymptotes, exponents, log_computes
+            )
         rows.append(replace(row, kind=PartKind.NULL_CONTROL) if null[index] else row)
     return LeaveOneOut(common, level, rows, [recipe.joint for recipe in fixed_fits])
 
@@ -177,7 +179,7 @@ def _free_fit(
     )
 
 
-def _compared(
+def _with_losses(
     row: Row,
     recipe_index: int,
     shares_ceiling: bool,

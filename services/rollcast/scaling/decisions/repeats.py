@@ -150,9 +150,9 @@ class RecipeDraws:
         """By how much the whole recipe, the first, exceeds this one."""
         return self.excess(self.joint[0], self.joint[recipe_index], recipe_index)
 
-    def excess(self, whole: Array, part: Array, recipe_index: int) -> Triple:
+    def excess(self, whole_draws: Array, recipe_draws: Array, recipe_index: int) -> Triple:
         """By how much draws of the whole recipe exceed those of this one."""
-        lost = difference_of_draws(whole, part)
+        lost = difference_of_draws(whole_draws, recipe_draws)
         variance = 1.0 / self.num_runs[0] + 1.0 / self.num_runs[recipe_index]
         return quantiles(lost + self._strays(variance, lost.size))
 
