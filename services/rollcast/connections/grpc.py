@@ -89,9 +89,9 @@ def _open(library: Any, settings: Rpc, max_message_bytes: int) -> Any:
 
 def call_metadata(settings: Rpc) -> list[tuple[str, str]]:
     """The token, if one is set, as metadata of a call."""
-    if not settings.token:
-        return []
-    return [(_AUTHORIZATION, f"Bearer {settings.token.get_secret_value()}")]
+    return (
+        [(_AUTHORIZATION, f"Bearer {settings.token.get_secret_value()}")] if settings.token else []
+    )
 
 
 def start_server(

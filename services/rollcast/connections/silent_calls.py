@@ -62,8 +62,9 @@ class SilentCalls(grpc.ServerInterceptor):
     def _begin(self, context: grpc.ServicerContext) -> None:
         with self._lock:
             self._opened_at[context] = time.monotonic()
-            is_full = len(self._opened_at) > MAX_SILENT_CALLS
-            oldest = next(iter(self._opened_at)) if is_full else None
+            oldest = (
+                next(iter(self._opened_at)) if len(self._opened_at) > MAX_SILENT_CALLS else None
+            )
             self._look_later()
         if not context.add_callback(lambda: self._forget(context)):
             self._forget(context)

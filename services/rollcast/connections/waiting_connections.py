@@ -102,9 +102,8 @@ class WaitingConnections:
         return time.monotonic() if since is None else since
 
     def _forget_closed(self) -> None:
-        for key, connection in list(self._open.items()):
-            if connection.socket.fileno() < 0:
-                del self._open[key]
+        for key in [key for key, other in self._open.items() if other.socket.fileno() < 0]:
+            del self._open[key]
 
     def _close(self, key: tuple[str, int]) -> None:
         """The event loop sees the end of the stream and closes the socket; unsent bytes are
