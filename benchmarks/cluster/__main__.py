@@ -22,7 +22,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from testkit.cluster.proof import create_namespace, prepare
+from testkit.cluster.proof import prepare
 from testkit.cluster.steps import STEPS, look
 from testkit.cluster.tools import Cluster, Refuted
 from testkit.record import write_result
@@ -91,6 +91,17 @@ def main() -> int:
     path = write_result("cluster", {"kubernetes": version, "steps": found})
     print(f"written to {path}")
     return int(any(row["verdict"] == "FAILED" for row in found.values()))
+
+
+def create_namespace(cluster: Cluster) -> None:
+    """Under Pod Security restricted.
+
+    Raises Refuted if it exists, because its contents are not ours to remove.
+    """
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    metadata = {"name": cluster.namespace, "labels": labels}
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+    cluster.kubectl("create", "-f", "-", stdin_text=json.dumps(body))
 
 
 def remove(clusters: Sequence[Cluster]) -> None:

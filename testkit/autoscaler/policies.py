@@ -50,15 +50,12 @@ class Rollcast:
             TREND_SECONDS, self.settings.window_seconds
         ):
             self._history.popleft()
-        measured = (
-            rates(tuple(self._history), self.settings.window_seconds)
-            or "too little was measured yet"
-        )
-        decision = decide(
-            self.fleet.pipeline.now, measured, self._memory, self._limits, self.settings
-        )
+        window_rates = rates(tuple(self._history), self.settings.window_seconds)
+        measured = window_rates or "too little was measured yet"
+        now_seconds = self.fleet.pipeline.now
+        decision = decide(now_seconds, measured, self._memory, self._limits, self.settings)
         self._memory = decision.memory
-        self.decisions.append((self.fleet.pipeline.now, decision))
+        self.decisions.append((now_seconds, decision))
         (self.apply or self.fleet.resize)(decision.target)
 
     def _measure(self) -> Totals:

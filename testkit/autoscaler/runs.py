@@ -49,27 +49,6 @@ def with_rollcast(
     return finish(run)
 
 
-def with_rollcast_restarted(
-    scenario: Scenario, generators: int, settings: Autoscaler, *, restart_at: float
-) -> Run:
-    """The finished run of an autoscaler in mode controller whose process is replaced at
-    `restart_at` seconds.
-    """
-    run = start(scenario, generators)
-    rollcast = Rollcast(run.fleet, settings, ENGINE)
-    waiting = [restart_at]
-
-    def policy() -> None:
-        if waiting and run.pipeline.now >= waiting[0]:
-            waiting.clear()
-            rollcast.restart()
-        rollcast()
-
-    run.policy = policy
-    finish(run)
-    return run
-
-
 def with_rollcast_through_hpa(
     scenario: Scenario, generators: int, settings: Autoscaler, *, tolerance: float, seed: int = 0
 ) -> dict[str, Any]:
@@ -77,14 +56,11 @@ def with_rollcast_through_hpa(
     run = start(scenario, generators, seed=seed)
     latest_target = [float(generators)]
     rollcast = Rollcast(
-        run.fleet,
-        settings,
-        ENGINE,
-        apply=lambda target: latest_target.__setitem__(0, float(target)),
+        run.fleet, settings, ENGINE, apply=lambda target: latest_target.append(float(target))
     )
     hpa = Hpa(
         run.fleet,
-        lambda: latest_target[0],
+        lambda: latest_target[-1],
         1.0,
         settings.least,
         settings.most,

@@ -9,7 +9,7 @@ from typing import Any
 
 from testkit.cluster.proof import Proof
 from testkit.cluster.release import READY_SECONDS, STEP_SECONDS
-from testkit.cluster.tools import Cluster, NotSeen
+from testkit.cluster.tools import NotSeen
 
 SETTLED = ("trainer", "generator", "redis", "forecaster")
 SCALERS = ("scaledobjects.keda.sh", "horizontalpodautoscalers")
@@ -161,7 +161,7 @@ def failed_upgrade(proof: Proof) -> None:
     )
     _stays(proof, trainer)
     release.upgrade(f"config.budget.steps={FIRST_STEPS + 4}")
-    _leaves(cluster, "the trainer that Helm has forgotten", proof, second)
+    _leaves(proof, second)
     release.goes_on()
     proof.note(
         "half-way: the former trainer stayed, then the one that Helm had forgotten left with 76; "
@@ -199,7 +199,7 @@ def _stays(proof: Proof, trainer: set[str]) -> None:
     release.goes_on()
 
 
-def _leaves(cluster: Cluster, description: str, proof: Proof, jobs: set[str]) -> None:
+def _leaves(proof: Proof, jobs: set[str]) -> None:
     """No Job of these is at work, at least one left for another trainer, and one trainer is
     running.
     """
@@ -208,7 +208,8 @@ def _leaves(cluster: Cluster, description: str, proof: Proof, jobs: set[str]) ->
         ends = {name: end for name, end in proof.release.trainer_jobs().items() if name in jobs}
         return all(ends.values()) and "superseded" in ends.values()
 
-    cluster.until(f"{description} has left with 76", STEP_SECONDS, has_left)
+    forgotten = "the trainer that Helm has forgotten has left with 76"
+    proof.cluster.until(forgotten, STEP_SECONDS, has_left)
     proof.release.has_one_trainer()
 
 
@@ -241,9 +242,7 @@ def jobset(proof: Proof) -> None:
     release.goes_on()
     uids_before = release.uids()["trainer"]
     cluster.kubectl("delete", "pod", "-l", release.labels("trainer"), seconds=READY_SECONDS)
-    cluster.until(
-        "another trainer", READY_SECONDS, partial(release.has_another, "trainer", uids_before)
-    )
+    release.wait_replaced("trainer", uids_before)
     release.goes_on()
     counted = [
         item["status"].get("restartsCountTowardsMax", 0)

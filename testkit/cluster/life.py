@@ -35,19 +35,17 @@ def install(proof: Proof) -> None:
 
 
 def helm_test(proof: Proof) -> None:
-    if proof.cluster.helm_version < NEW_HELM:
-        proof.cluster.helm("test", proof.release.name, "--timeout", "10m", seconds=READY_SECONDS)
+    cluster, name = proof.cluster, proof.release.name
+    if cluster.helm_version < NEW_HELM:
+        cluster.helm("test", name, "--timeout", "10m", seconds=READY_SECONDS)
         proof.note(
             "every test ended well; --logs was not asked of this old Helm, which removes the pods "
             "before"
         )
         return
-    helm_output = proof.cluster.helm(
-        "test", proof.release.name, "--logs", "--timeout", "10m", seconds=READY_SECONDS
-    )
-    proof.cluster.require(
-        lambda: "two ranks added up" in helm_output,
-        "helm test --logs shows no log of the two ranks",
+    logs = cluster.helm("test", name, "--logs", "--timeout", "10m", seconds=READY_SECONDS)
+    cluster.require(
+        lambda: "two ranks added up" in logs, "helm test --logs shows no log of the two ranks"
     )
     proof.note("every test ended well, and its log was found")
 
@@ -58,8 +56,7 @@ def kill_each_pod(proof: Proof) -> None:
         proof.cluster.kubectl(
             "delete", "pod", "-l", proof.release.labels(role), "--grace-period=0", "--force"
         )
-        another = partial(proof.release.has_another, role, uids_before)
-        proof.cluster.until(f"another {role}", READY_SECONDS, another)
+        proof.release.wait_replaced(role, uids_before)
         proof.release.wait_ready(*(other_role for other_role in SETTLED if other_role != "trainer"))
         proof.release.goes_on()
     proof.note("each was replaced, and steps went on")
@@ -80,7 +77,8 @@ def drain(proof: Proof) -> None:
             refusals = [refusal for pod in pods if (refusal := _evict(proof, pod)) is not None]
             if role == "generator":
                 cluster.require(lambda: not refusals, (f"a generator was not evicted: {refusals}"))  # noqa: B023
-                gone = partial(_is_gone, proof, role, {pod["metadata"]["uid"] for pod in pods})
+                evicted = {pod["metadata"]["uid"] for pod in pods}
+                gone = partial(lambda uids: release.uids()["generator"].isdisjoint(uids), evicted)
                 cluster.until("the generators of the node have left", READY_SECONDS, gone)
                 continue
             is_unchanged = uids_before == release.uids()[role]
@@ -115,22 +113,14 @@ def _cordon_node(proof: Proof, role: str) -> Iterator[list[dict[str, Any]]]:
 def _evict(proof: Proof, pod: dict[str, Any]) -> str | None:
     """Answer of the API server if it refuses; None = it does not."""
     name, namespace = pod["metadata"]["name"], proof.cluster.namespace
-    body = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": name, "namespace": namespace},
-    }
+    metadata = {"name": name, "namespace": namespace}
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
     path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
     try:
         proof.cluster.kubectl("create", "--raw", path, "-f", "-", stdin_text=json.dumps(body))
     except Refuted as error:
         return str(error)
     return None
-
-
-def _is_gone(proof: Proof, role: str, pods: set[str]) -> bool:
-    """Whether none of these is left, by uid."""
-    return not proof.release.uids()[role] & pods
 
 
 def second_release(proof: Proof) -> None:
@@ -161,22 +151,15 @@ def uninstall(proof: Proof) -> None:
     release.uninstall()
     kinds = [MADE, *(kind for kind in MADE_OF_OPERATORS if cluster.has(kind))]
 
+    own_classes = f"{cluster.namespace}.{release.full}-"
+
     def there() -> list[str]:
-        object_names = [
-            _object_name(item) for kind in kinds for item in cluster.objects(kind, labels)
-        ]
-        running = [
-            _object_name(pod)
-            for pod in cluster.objects("pods", labels)
-            if pod["status"]["phase"] == "Running"
-        ]
-        classes = [
-            _object_name(item)
-            for item in cluster.objects("priorityclasses", labels)
-            if item["metadata"]["name"].startswith(f"{cluster.namespace}.{release.full}-")
-        ]
-        forgotten = [f"Job/{name}" for name in release.trainer_jobs()]
-        return [*object_names, *running, *classes, *forgotten]
+        left = [item for kind in kinds for item in cluster.objects(kind, labels)]
+        pods = cluster.objects("pods", labels)
+        left += [pod for pod in pods if pod["status"]["phase"] == "Running"]
+        classes = cluster.objects("priorityclasses", labels)
+        left += [item for item in classes if item["metadata"]["name"].startswith(own_classes)]
+        return [*map(object_name, left), *(f"Job/{name}" for name in release.trainer_jobs())]
 
     try:
         cluster.until("nothing else is left", STEP_SECONDS, lambda: not there())
@@ -200,5 +183,5 @@ def uninstall(proof: Proof) -> None:
     proof.note(f"stayed: {claim}, as documented; removed as documented, nothing is left")
 
 
-def _object_name(item: dict[str, Any]) -> str:
+def object_name(item: dict[str, Any]) -> str:
     return f"{item['kind']}/{item['metadata']['name']}"

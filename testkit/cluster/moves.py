@@ -8,7 +8,7 @@ from functools import partial
 from rollcast.autoscaler.announcer import Occasion
 from testkit.cluster.changes import NO_AUTOSCALER, end_autoscaling
 from testkit.cluster.proof import Proof
-from testkit.cluster.release import READY_SECONDS, STEP_SECONDS, Release
+from testkit.cluster.release import READY_SECONDS, READYZ, STEP_SECONDS, Release
 from testkit.cluster.tools import Cluster, NotSeen, Refuted
 
 MOVES = 4
@@ -16,7 +16,6 @@ MOVE_SECONDS = 70.0
 """Time from a trainer's end to the next pod. At the fourth move the Job controller alone waits 80
 s."""
 AWAY_SECONDS = 120.0
-AWAY_LINE = "weight sync is not connected"
 INDEX = "batch.kubernetes.io/job-completion-index"
 KILL_RANK = """
 import os, pathlib, signal
@@ -40,22 +39,22 @@ def move_trainer(proof: Proof) -> None:
     release, cluster = proof.release, proof.cluster
     release.upgrade("autoscaler.mode=controller", "autoscaler.maxReplicas=1")
     release.wait_ready("autoscaler")
+    bound = "autoscaler.most is 1"
     cluster.until(
-        "the bound's name",
-        STEP_SECONDS,
-        lambda: "autoscaler.most is 1" in release.page("autoscaler", READYZ),
+        "the bound's name", STEP_SECONDS, lambda: bound in release.page("autoscaler", READYZ)
     )
-    delete_pod = partial(
-        cluster.kubectl, "delete", "pod", "-l", release.labels("trainer"), seconds=READY_SECONDS
-    )
+
+    def delete(kind: str) -> None:
+        cluster.kubectl("delete", kind, "-l", release.labels("trainer"), seconds=READY_SECONDS)
+
     for _ in range(MOVES):
-        _moves(proof, delete_pod)
+        _moves(proof, partial(delete, "pod"))
     event_reason = Occasion.MOVED.value
     cluster.require(lambda: event_reason in release.reasons(), f"no event {event_reason}")
     end_autoscaling(proof, NO_AUTOSCALER)
 
     def make_job_again() -> None:
-        cluster.kubectl("delete", "job", "-l", release.labels("trainer"), seconds=READY_SECONDS)
+        delete("job")
         release.upgrade()
 
     for _ in range(MOVES):
@@ -66,17 +65,11 @@ def move_trainer(proof: Proof) -> None:
     )
 
 
-READYZ = "http://127.0.0.1:8401/readyz"
-
-
 def _moves(proof: Proof, move: Callable[[], object]) -> None:
-    release = proof.release
-    uids_before = release.uids()["trainer"]
+    uids_before = proof.release.uids()["trainer"]
     move()
-    proof.cluster.until(
-        "another trainer", MOVE_SECONDS, partial(release.has_another, "trainer", uids_before)
-    )
-    release.goes_on()
+    proof.release.wait_replaced("trainer", uids_before, MOVE_SECONDS)
+    proof.release.goes_on()
 
 
 def away(proof: Proof) -> None:
@@ -89,7 +82,7 @@ def away(proof: Proof) -> None:
     logs = cluster.kubectl(
         "logs", "-l", release.labels("generator"), "-c", "generator", "--tail=-1", since
     )
-    lines = logs.count(AWAY_LINE)
+    lines = logs.count("weight sync is not connected")
     # Lines of a generator about a trainer that is away for AWAY_SECONDS: one at each doubling, from
     # a second on
     max_lines = 10 * max(1, len(release.pods("generator")))
@@ -124,16 +117,12 @@ def two_pods(proof: Proof) -> None:
         lambda: "timed out after" not in second_log, "torch's warnings are in the second pod's log"
     )
     cluster.kubectl("exec", second, "-c", "trainer", "--", "python", "-c", KILL_RANK)
-    killed = "rank 1 killed by SIGKILL"
-    cluster.until(
-        f"{killed}, in its pod's log", STEP_SECONDS, lambda: killed in _log(cluster, second)
-    )
-    end_sentence = "another trainer rank ended or does not answer"
-    cluster.until(
-        f"{end_sentence}, in the first pod's log",
-        STEP_SECONDS,
-        lambda: end_sentence in _log(cluster, first),
-    )
+    for pod, place, sentence in (
+        (second, "its pod's log", "rank 1 killed by SIGKILL"),
+        (first, "the first pod's log", "another trainer rank ended or does not answer"),
+    ):
+        is_logged = partial(lambda pod, words: words in _log(cluster, pod), pod, sentence)
+        cluster.until(f"{sentence}, in {place}", STEP_SECONDS, is_logged)
     cluster.require(
         lambda: "Traceback" not in _log(cluster, first), "a traceback is in the first pod's log"
     )
@@ -160,8 +149,7 @@ def engine_killed(proof: Proof) -> None:
     """The generator's last words name the signal that ended its engine, and another one starts."""
     release, cluster = proof.release, proof.cluster
     release.wait_ready("generator")
-    pods = release.pods("generator")
-    pod = pods[0]["metadata"]["name"] if pods else "POD"
+    pod = release.first_pod("generator")
     cluster.kubectl("exec", pod, "-c", "generator", "--", "python", "-c", KILL_ENGINE)
     killed = "the engine's process was killed by SIGKILL"
     cluster.until(

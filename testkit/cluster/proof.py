@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass, field
 
@@ -51,6 +50,7 @@ class Proof:
 
 def prepare(namespace: str, recorded: list[list[str]] | None = None) -> Proof:
     """The releases, in `namespace` and in a second one, which the test makes."""
+    two_pods = ("trainer.nodes=2", "storage.accessMode=ReadWriteMany")
     cluster, other_cluster = Cluster(namespace, recorded), Cluster(f"{namespace}-2", recorded)
     return Proof(
         cluster=cluster,
@@ -58,29 +58,9 @@ def prepare(namespace: str, recorded: list[list[str]] | None = None) -> Proof:
         beside=Release(cluster, "beside", "config.run=beside"),
         queued=Release(cluster, "queued", "config.run=queued"),
         refused=Release(cluster, "refused", "config.run=refused"),
-        pair=Release(
-            cluster,
-            "pair",
-            "config.run=pair",
-            "trainer.nodes=2",
-            "storage.accessMode=ReadWriteMany",
-        ),
+        pair=Release(cluster, "pair", "config.run=pair", *two_pods),
         elsewhere=Release(other_cluster, "proof"),
         prometheus=os.environ.get("PROMETHEUS"),
         grafana=os.environ.get("GRAFANA"),
         second_tag=os.environ.get("SECOND_TAG"),
     )
-
-
-def create_namespace(cluster: Cluster) -> None:
-    """Under Pod Security restricted.
-
-    Raises Refuted if it exists, because its contents are not ours to remove.
-    """
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    body = {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {"name": cluster.namespace, "labels": labels},
-    }
-    cluster.kubectl("create", "-f", "-", stdin_text=json.dumps(body))

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 
-from testkit.cluster.life import MADE
+from testkit.cluster.life import MADE, object_name
 from testkit.cluster.proof import Proof
 from testkit.cluster.release import STEP_SECONDS, Release
 from testkit.cluster.tools import Cluster, Refuted
@@ -28,12 +28,12 @@ def no_image(proof: Proof) -> None:
     image, ends too.
     """
     cluster, release = proof.cluster, proof.refused
-    seconds = _time_refusal(
-        release,
-        f"global.imageRegistry={NO_REGISTRY}",
-        names="pull-registry.invalid-5000-library-redis",
-    )
-    removal = _time_uninstall(release)
+    watcher = "pull-registry.invalid-5000-library-redis"
+    seconds = _time_refusal(release, f"global.imageRegistry={NO_REGISTRY}", names=watcher)
+    start_seconds = time.monotonic()
+    with contextlib.suppress(Refuted):  # it may fail at its hook
+        release.uninstall()
+    removal = time.monotonic() - start_seconds
     # The minute of the uninstall hook, and the same besides
     cluster.require(lambda: removal < 120.0, f"the uninstall took {removal:.0f} s")
     cluster.kubectl(
@@ -75,8 +75,7 @@ def uninstall_after_refusal(proof: Proof) -> None:
     try:
         cluster.until("nothing is left", STEP_SECONDS, lambda: not find_leftovers())
     except Refuted as error:
-        names = ", ".join(f"{item['kind']}/{item['metadata']['name']}" for item in find_leftovers())
-        raise Refuted(f"{error}: {names}") from error
+        raise Refuted(f"{error}: {', '.join(map(object_name, find_leftovers()))}") from error
     proof.note("hooks left nothing behind after the uninstall")
 
 
@@ -106,14 +105,6 @@ def _time_refusal(release: Release, *values: str, names: str) -> float:
     # hooks.pullSeconds, and what Helm and the cluster need besides
     release.cluster.require(lambda: seconds < 60.0, f"Helm took {seconds:.0f} s to say so")
     return seconds
-
-
-def _time_uninstall(release: Release) -> float:
-    """Seconds of an uninstall, which may fail at its hook."""
-    start_seconds = time.monotonic()
-    with contextlib.suppress(Refuted):
-        release.uninstall()
-    return time.monotonic() - start_seconds
 
 
 @contextlib.contextmanager

@@ -12,13 +12,14 @@ from rollcast.config.errors import EXIT_SUPERSEDED
 from rollcast.telemetry import trainer_metrics
 from rollcast.telemetry.metric import Metric
 from rollcast.telemetry.prometheus_reader import parse_page
-from testkit.cluster.tools import CHART, Cluster, Refuted
+from testkit.cluster.tools import CHART, Cluster, Refuted, has_condition
 
 VALUES = (CHART / "values-cpu.yaml", Path(__file__).with_name("values.yaml"))
 ROLES = ("trainer", "generator", "redis", "forecaster", "autoscaler", "grader")
 DEPLOYED = ("generator", "forecaster", "autoscaler", "grader")
 READY_SECONDS = 900.0
 STEP_SECONDS = 600.0
+READYZ = "http://127.0.0.1:8401/readyz"
 PAGES = {
     "trainer": "http://127.0.0.1:8080/metrics",
     "generator": "http://127.0.0.1:8080/metrics",
@@ -62,32 +63,31 @@ class Release:
 
     def former_revisions(self) -> list[int]:
         """Revisions that Helm keeps and that were deployed before the present one."""
-        return [int(row["revision"]) for row in self._history() if row["status"] == "superseded"]
+        return self._revisions("superseded")
 
     def deployed_revision(self) -> int:
         """The newest that was installed, upgraded or rolled back to without a failure."""
-        return max(
-            (int(row["revision"]) for row in self._history() if row["status"] == "deployed"),
-            default=1,
-        )
+        return max(self._revisions("deployed"), default=1)
 
-    def _history(self) -> list[dict[str, Any]]:
-        history_json = self.cluster.helm("history", self.name, "-o", "json")
-        return [] if self.cluster.recorded is not None else list(json.loads(history_json))
+    def _revisions(self, status: str) -> list[int]:
+        history = json.loads(self.cluster.helm("history", self.name, "-o", "json") or "[]")
+        return [int(row["revision"]) for row in history if row["status"] == status]
 
     def uninstall(self) -> None:
         self.cluster.helm("uninstall", self.name, seconds=READY_SECONDS)
 
     def labels(self, role: str | None = None) -> str:
-        release_label = f"app.kubernetes.io/instance={self.name}"
-        return (
-            release_label if role is None else f"{release_label},app.kubernetes.io/component={role}"
-        )
+        component = "" if role is None else f",app.kubernetes.io/component={role}"
+        return f"app.kubernetes.io/instance={self.name}{component}"
 
     def pods(self, role: str) -> list[dict[str, Any]]:
         """Pods that have not ended."""
         release_pods = self.cluster.objects("pods", self.labels(role))
         return [pod for pod in release_pods if pod["status"]["phase"] in ("Pending", "Running")]
+
+    def first_pod(self, role: str) -> str:
+        """Name of one of them."""
+        return next((str(pod["metadata"]["name"]) for pod in self.pods(role)), "POD")
 
     def uids(self) -> dict[str, set[str]]:
         """Role -> its pods, by uid."""
@@ -100,17 +100,13 @@ class Release:
 
     def is_ready(self, role: str) -> bool:
         pods = self.pods(role)
-        return bool(pods) and all(
-            any(
-                entry["type"] == "Ready" and entry["status"] == "True"
-                for entry in pod["status"].get("conditions", [])
-            )
-            for pod in pods
-        )
+        return bool(pods) and all(has_condition(pod, "Ready") for pod in pods)
 
-    def has_another(self, role: str, than: set[str]) -> bool:
-        """Whether a pod of that role has another uid than these."""
-        return bool(self.uids()[role] - than)
+    def wait_replaced(
+        self, role: str, uids_before: set[str], seconds: float = READY_SECONDS
+    ) -> None:
+        """A pod of that role has another uid than these."""
+        self.cluster.until(f"another {role}", seconds, lambda: self.uids()[role] - uids_before)
 
     def wait_ready(self, *roles: str) -> None:
         """Deployments have rolled out, and pods are ready."""
@@ -123,11 +119,8 @@ class Release:
 
     def generators_asked_for(self) -> int:
         """By the Deployment."""
-        return int(
-            self.cluster.read("get", "deployment", f"{self.full}-generator")
-            .get("spec", {})
-            .get("replicas", 0)
-        )
+        deployment = self.cluster.read("get", "deployment", f"{self.full}-generator")
+        return int(deployment.get("spec", {}).get("replicas", 0))
 
     def reasons(self) -> set[str]:
         """Messages of the events of the generators' Deployment."""
@@ -139,10 +132,7 @@ class Release:
         """Page of a pod of that role, by default its metrics, read from inside: policies do not
         matter there.
         """
-        pods = self.pods(role)
-        return self._page(
-            role, pods[0]["metadata"]["name"] if pods else "POD", address or PAGES[role]
-        )
+        return self._page(role, self.first_pod(role), address or PAGES[role])
 
     def metric(self, role: str, metric: Metric) -> float | None:
         """The largest value of a metric on the page of one pod of that role; None = it lacks the

@@ -10,8 +10,8 @@ from typing import Any
 from rollcast.autoscaler.announcer import Occasion
 from testkit.cluster.changes import NO_AUTOSCALER, end_autoscaling
 from testkit.cluster.proof import RESTRICTED, Proof
-from testkit.cluster.release import READY_SECONDS, STEP_SECONDS, Release
-from testkit.cluster.tools import Cluster, NotSeen, Refuted
+from testkit.cluster.release import READY_SECONDS, READYZ, STEP_SECONDS, Release
+from testkit.cluster.tools import Cluster, NotSeen, Refuted, has_condition
 
 QUEUE = "proof"
 CLOSED = (
@@ -50,7 +50,11 @@ def scaling(proof: Proof) -> None:
     release.upgrade("autoscaler.mode=keda", "autoscaler.maxReplicas=3")
     release.wait_ready("autoscaler")
     hpa = f"keda-hpa-{release.full}-generator"
-    cluster.until("KEDA's HPA reads the number", STEP_SECONDS, lambda: _hpa_is_active(cluster, hpa))
+    cluster.until(
+        "KEDA's HPA reads the number",
+        STEP_SECONDS,
+        lambda: has_condition(cluster.read("get", "hpa", hpa), "ScalingActive"),
+    )
     try:
         # Time for a first measurement, a decision and a pod: minutes
         cluster.until("more generators", 1_500.0, lambda: release.generators_asked_for() > 1)
@@ -70,9 +74,7 @@ def scaling(proof: Proof) -> None:
     cluster.kubectl("wait", "--for=condition=Ready=false", scaled, "--timeout=300s", seconds=320)
     fewer = f"fewer than {generators_before} generators while the autoscaler was away"
     # Twice the five minutes after which an HPA lowers the number
-    cluster.require_throughout(
-        600.0, lambda: release.generators_asked_for() >= generators_before, fewer
-    )
+    cluster.always(600.0, lambda: release.generators_asked_for() >= generators_before, fewer)
     cluster.kubectl("scale", "deployment", f"{release.full}-autoscaler", "--replicas=1")
     release.wait_ready("autoscaler")
     end_autoscaling(proof, NO_AUTOSCALER)
@@ -81,16 +83,6 @@ def scaling(proof: Proof) -> None:
     proof.note(
         f"from 1 to {generators_before} by what was measured, told in an event; not fewer while "
         "the autoscaler was away"
-    )
-
-
-READYZ = "http://127.0.0.1:8401/readyz"
-
-
-def _hpa_is_active(cluster: Cluster, name: str) -> bool:
-    conditions = cluster.read("get", "hpa", name)["status"].get("conditions", [])
-    return any(
-        entry["type"] == "ScalingActive" and entry["status"] == "True" for entry in conditions
     )
 
 
@@ -184,13 +176,8 @@ def kueue(proof: Proof) -> None:
     finally:
         with contextlib.suppress(Refuted):  # it may never have been installed
             release.uninstall()
-        cluster.kubectl(
-            "delete",
-            f"clusterqueue/{name}",
-            f"resourceflavor/{name}",
-            "--ignore-not-found",
-            "--wait=false",
-        )
+        queue = (f"clusterqueue/{name}", f"resourceflavor/{name}")
+        cluster.kubectl("delete", *queue, "--ignore-not-found", "--wait=false")
 
 
 def _queue(cluster: Cluster, name: str) -> dict[str, Any]:
@@ -207,13 +194,9 @@ def _queue(cluster: Cluster, name: str) -> dict[str, Any]:
         ("ClusterQueue", {"name": name}, {"namespaceSelector": {}, "resourceGroups": [group]}),
         ("LocalQueue", {"name": QUEUE, "namespace": cluster.namespace}, {"clusterQueue": name}),
     ]
+    api = f"kueue.x-k8s.io/{version}"
     items = [
-        {
-            "apiVersion": f"kueue.x-k8s.io/{version}",
-            "kind": kind,
-            "metadata": metadata,
-            "spec": spec,
-        }
+        {"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec}
         for kind, metadata, spec in objects
     ]
     return {"apiVersion": "v1", "kind": "List", "items": items}
@@ -221,11 +204,7 @@ def _queue(cluster: Cluster, name: str) -> dict[str, Any]:
 
 def _is_admitted(release: Release) -> bool:
     workloads = release.cluster.read("get", "workloads.kueue.x-k8s.io").get("items", [])
-    return any(
-        entry["type"] == "Admitted" and entry["status"] == "True"
-        for workload in workloads
-        for entry in workload.get("status", {}).get("conditions", [])
-    )
+    return any(has_condition(workload, "Admitted") for workload in workloads)
 
 
 def _hold(cluster: Cluster, queue: str, policy: str) -> None:

@@ -19,7 +19,6 @@ ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm" / "rollcast"
 CALL_SECONDS = 120.0
 PAUSE_SECONDS = 5.0
-FORWARD_PATIENCE = "--pod-running-timeout=1m"
 NEW_HELM = 4
 """Helm applies on the server's side from this version on, and keeps the pods of tests until their
 logs are read."""
@@ -71,14 +70,12 @@ class Cluster:
 
     def refuses(self, *arguments: str, seconds: float = CALL_SECONDS) -> str:
         """The message with which helm refused. Raises Refuted if it did not refuse."""
-        if self.recorded is not None:
-            self.helm(*arguments)
-            return ""
         try:
             self.helm(*arguments, seconds=seconds)
         except Refuted as error:
             return str(error)
-        raise Refuted(f"helm {shlex.join(arguments[:3])} was not refused")
+        self.require(lambda: False, f"helm {shlex.join(arguments[:3])} was not refused")
+        return ""
 
     def read(self, *arguments: str) -> dict[str, Any]:
         """The JSON that kubectl printed; empty if the command is only recorded."""
@@ -125,7 +122,7 @@ class Cluster:
         deadline = time.monotonic() + seconds
         while True:
             self.require(holds, otherwise)
-            if self.recorded is not None or time.monotonic() > deadline:
+            if self.recorded is not None or time.monotonic() >= deadline:
                 return
             time.sleep(PAUSE_SECONDS)
 
@@ -134,31 +131,14 @@ class Cluster:
         if self.recorded is None and not holds():
             raise Refuted(otherwise)
 
-    def require_throughout(
-        self, seconds: float, holds: Callable[[], object], otherwise: str
-    ) -> None:
-        """Like `require`, repeated until it holds or the time is over."""
-        deadline = time.monotonic() + seconds
-        self.require(holds, otherwise)
-        while self.recorded is None and time.monotonic() < deadline:
-            time.sleep(PAUSE_SECONDS)
-            self.require(holds, otherwise)
-
     @contextmanager
     def forward_port(self, namespace: str, service: str, port: str) -> Iterator[str]:
         """The service as an address of this machine, by `kubectl port-forward`. Raises Refuted if
         that fails. Not by the API server's proxy: that uses the Authorization header itself and
         does not pass it on.
         """
-        command = [
-            "kubectl",
-            "-n",
-            namespace,
-            "port-forward",
-            f"service/{service}",
-            f":{port}",
-            FORWARD_PATIENCE,
-        ]
+        ports = ["port-forward", f"service/{service}", f":{port}", "--pod-running-timeout=1m"]
+        command = ["kubectl", "-n", namespace, *ports]
         if self.recorded is not None:
             self.recorded.append(command)
             yield "http://127.0.0.1"
@@ -194,8 +174,14 @@ class Cluster:
         except (subprocess.TimeoutExpired, OSError) as error:
             raise Refuted(f"{shlex.join(command[:6])}: {error}") from error
         if done.returncode != 0:
-            raise Refuted(
-                f"{shlex.join(command[:6])} ended with {done.returncode}: "
-                f"{done.stderr.strip()[-400:]}"
-            )
+            last_words = done.stderr.strip()[-400:]
+            raise Refuted(f"{shlex.join(command[:6])} ended with {done.returncode}: {last_words}")
         return done.stdout
+
+
+def has_condition(item: dict[str, Any], name: str) -> bool:
+    """Whether a condition of an object is true."""
+    return any(
+        entry["type"] == name and entry["status"] == "True"
+        for entry in item.get("status", {}).get("conditions", [])
+    )

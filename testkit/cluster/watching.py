@@ -40,11 +40,8 @@ def dashboards(proof: Proof) -> None:
     if proof.prometheus is None:
         raise NotSeen("PROMETHEUS names no service, as namespace/name:port")
     _watch(proof)
-    proof.cluster.until(
-        "the run is scraped",
-        STEP_SECONDS,
-        lambda: _metrics(proof, trainer_metrics.TRAINER_STEP.name),
-    )
+    step = trainer_metrics.TRAINER_STEP.name
+    proof.cluster.until("the run is scraped", STEP_SECONDS, lambda: _metrics(proof, step))
     boards = [load(path) for path in DASHBOARDS]
     count = _all_answer(proof, boards, lambda target: _answers(proof, target))
     proof.note(
@@ -123,12 +120,9 @@ def _all_answer(
         # Until there are evaluations enough for a forecast, and a rate of everything
         proof.cluster.until("every query finds something", 900.0, all_found)
     except Refuted as error:
-        silent_queries = [
-            f"{title}: {target['expr']}"
-            for title, target in silent
-            if target["expr"] not in NOT_IN_A_LOCAL_RUN
-        ]
-        raise Refuted(f"no data for {'; '.join(silent_queries)} ({error})") from error
+        unexcused = [row for row in silent if row[1]["expr"] not in NOT_IN_A_LOCAL_RUN]
+        names = "; ".join(f"{title}: {target['expr']}" for title, target in unexcused)
+        raise Refuted(f"no data for {names} ({error})") from error
     return len(queries)
 
 
@@ -136,23 +130,14 @@ def _targets(boards: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]
     """Each query, with the title of its panel."""
     for board in boards:
         for panel in panels(board):
-            yield from (
-                (f"{board['title']}, {panel['title']}", target)
-                for target in panel.get("targets", [])
-            )
+            for target in panel.get("targets", []):
+                yield f"{board['title']}, {panel['title']}", target
 
 
 def _expression(proof: Proof, target: dict[str, Any]) -> str:
-    now_seconds = time.time()
-    looked_at = Recording(
-        "",
-        "",
-        (RUN,),
-        now_seconds - RANGE_SECONDS,
-        now_seconds,
-        proof.cluster.namespace,
-        SCRAPE_SECONDS,
-    )
+    now_seconds, namespace = time.time(), proof.cluster.namespace
+    began = now_seconds - RANGE_SECONDS
+    looked_at = Recording("", "", (RUN,), began, now_seconds, namespace, SCRAPE_SECONDS)
     # A target pass rate that the demo's model is past from the start
     return substituted(target["expr"], looked_at, 0.2)
 
@@ -165,12 +150,9 @@ def _answers(proof: Proof, target: dict[str, Any]) -> bool:
     parameters: dict[str, object] = {"query": expression}
     kind = "query"
     if not target.get("instant"):
-        kind, now_seconds = "query_range", time.time()
-        parameters |= {
-            "start": now_seconds,
-            "end": now_seconds + RANGE_SECONDS,
-            "step": RANGE_SECONDS / POINTS,
-        }
+        kind, start = "query_range", time.time()
+        step = RANGE_SECONDS / POINTS
+        parameters |= {"start": start, "end": start + RANGE_SECONDS, "step": step}
     page = f"http://127.0.0.1:8400/prometheus/api/v1/{kind}?{urlencode(parameters)}"
     return bool(json.loads(proof.release.page("forecaster", page))["data"]["result"])
 
@@ -190,23 +172,18 @@ def _shows(
     """Whether Grafana gets any value for the query of a panel."""
     ahead = target["datasource"]["uid"] == FORECASTER
     begin = int(time.time()) - (0 if ahead else RANGE_SECONDS)
+    source = sources["forecaster" if ahead else "prometheus"]
     query = {
         "refId": "A",
-        "datasource": {
-            "type": "prometheus",
-            "uid": sources["forecaster" if ahead else "prometheus"],
-        },
+        "datasource": {"type": "prometheus", "uid": source},
         "expr": _expression(proof, target),
         "instant": bool(target.get("instant")),
         "range": not target.get("instant"),
         "intervalMs": 1000 * SCRAPE_SECONDS,
         "maxDataPoints": POINTS,
     }
-    body = {
-        "queries": [query],
-        "from": str(1000 * begin),
-        "to": str(1000 * (begin + RANGE_SECONDS)),
-    }
+    end = begin + RANGE_SECONDS
+    body = {"queries": [query], "from": str(1000 * begin), "to": str(1000 * end)}
     frames = _request_json(client, "POST", "/api/ds/query", body)["results"]["A"].get("frames", [])
     return any(column for frame in frames for column in frame.get("data", {}).get("values", []))
 

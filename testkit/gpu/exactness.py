@@ -33,14 +33,7 @@ def sequences(shape: str, *, is_small: bool) -> list[TrainingSequence]:
     vocab = models.qwen3(shape).vocab_size
     prompt, lengths = (5, (11, 7)) if is_small else (64, (192, 128))
     return [
-        TrainingSequence(
-            prompt_token_ids=rng.integers(0, vocab, prompt).astype(np.int32),
-            token_ids=rng.integers(0, vocab, length).astype(np.int32),
-            generator_logprobs=np.zeros(length, dtype=np.float32),
-            loss_mask=np.ones(length, dtype=np.bool_),
-            advantage=advantage,
-            weight=1.0,
-        )
+        models.random_sequence(rng, vocab, prompt, length, advantage, 1.0)
         for length, advantage in zip(lengths, (1.0, -0.5), strict=True)
     ]
 

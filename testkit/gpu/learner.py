@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -87,16 +87,10 @@ def rollouts(shape: str, *, is_small: bool, seed: int = 0) -> list[TrainingSeque
     sequences = []
     for index in range(count):
         length = min(int(rng.lognormal(np.log(median), 0.6)) + 1, longest)
-        sequences.append(
-            TrainingSequence(
-                prompt_token_ids=rng.integers(0, vocab, prompt).astype(np.int32),
-                token_ids=rng.integers(0, vocab, length).astype(np.int32),
-                generator_logprobs=rng.normal(-np.log(vocab), 0.5, length).astype(np.float32),
-                loss_mask=np.ones(length, dtype=np.bool_),
-                advantage=1.0 if index % 2 else -1.0,
-                weight=1.0 / length,
-            )
-        )
+        advantage = 1.0 if index % 2 else -1.0
+        sequence = models.random_sequence(rng, vocab, prompt, length, advantage, 1.0 / length)
+        logprobs = rng.normal(-np.log(vocab), 0.5, length).astype(np.float32)
+        sequences.append(replace(sequence, generator_logprobs=logprobs))
     return sequences
 
 
@@ -195,10 +189,10 @@ def steps(
     # Three updates count; one before them warms up, and compiles
     stats = [learner.update(micro_batches, denominator(sequences)) for _ in range(4)][1:]
     seconds = statistics.median(step_stats.seconds for step_stats in stats)
-    flops, peak = (
-        step_flops(models.qwen3(shape), sequences) / seconds,
-        card.peak_flops(ranks.device),
-    )
+    flops = step_flops(models.qwen3(shape), sequences) / seconds
+    peak = card.peak_flops(ranks.device)
+    longest = max(sequence.num_tokens for sequence in sequences)
+    planned = planned_bytes(shape, longest, recompute=variant.recompute)
     return {
         "parameters": sum(weight.numel() for weight in learner.weights),
         "step_seconds_median": round(seconds, 4),
@@ -212,15 +206,7 @@ def steps(
         "tflops": round(flops / 1e12, 6),
         "mfu": None if peak is None else round(flops / peak, 4),
         "peak_memory_gib": card.peak_memory_gib(ranks.device, bytes_before),
-        "planned_memory_gib": round(
-            planned_bytes(
-                shape,
-                max(training_sequence.num_tokens for training_sequence in sequences),
-                recompute=variant.recompute,
-            )
-            / 2**30,
-            2,
-        ),
+        "planned_memory_gib": round(planned / 2**30, 2),
         "all_applied": all(learner_stats.applied for learner_stats in stats),
         "kernel_seconds": seconds_by_kind(
             lambda: learner.update(micro_batches, denominator(sequences)), ranks.device

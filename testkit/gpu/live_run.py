@@ -18,9 +18,9 @@ from typing import Any
 
 import httpx
 import psutil
-from prometheus_client.parser import text_string_to_metric_families
 
 from rollcast.connections.port_files import port_file, read_port
+from rollcast.telemetry.prometheus_reader import SourceAway, parse_page
 from testkit.system.audit import read_lines
 
 COMMAND = (sys.executable, "-m", "rollcast.cli.main")
@@ -94,33 +94,28 @@ class LiveRun:
             time.sleep(0.1)
         return time.monotonic() - started
 
+    def wait_step(self, step: int, seconds: float) -> float:
+        """Seconds until that step is made."""
+        return self.wait_for(lambda: self.last_step >= step, seconds, f"step {step}")
+
     def count_joined(self) -> int:
         """Generators that the trainer's page counts; 0 without a page."""
-        with suppress(httpx.HTTPError, OSError, ValueError):
+        with suppress(httpx.HTTPError, OSError, ValueError, SourceAway):
             port = read_port(port_file(self.folder, "trainer"))
             text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=5.0).text
-            for family in text_string_to_metric_families(text):
-                for sample in family.samples:
-                    if (
-                        sample.name == "rollcast_generators"
-                        and sample.labels.get("state") == "joined"
-                    ):
-                        return int(sample.value)
+            for sample in parse_page(text):
+                if (sample.name, sample.labels.get("state")) == ("rollcast_generators", "joined"):
+                    return int(sample.value)
         return 0
 
     def kill_generator(self, name: str) -> None:
         """SIGKILL the generator and all that it started, as when a pod is lost."""
-        generator_processes = [
-            child
-            for child in psutil.Process(self._process.pid).children()
-            if _is_named(child, name)
-        ]
-        if not generator_processes:
+        children = psutil.Process(self._process.pid).children()
+        named = [child for child in children if _is_named(child, name)]
+        if not named:
             raise RunFailedError(f"{name} is no process of the run: {self.last_words()}")
-        for process in [
-            *generator_processes,
-            *(below for parent in generator_processes for below in parent.children(recursive=True)),
-        ]:
+        below = [process for parent in named for process in parent.children(recursive=True)]
+        for process in named + below:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
 
@@ -130,11 +125,8 @@ class LiveRun:
         try:
             return self._process.wait(ENDING_SECONDS)
         except subprocess.TimeoutExpired:
-            message = (
-                f"the command did not end within {ENDING_SECONDS:.0f} s of Ctrl-C: "
-                f"{self.last_words()}"
-            )
-            raise RunFailedError(message) from None
+            late = f"the command did not end within {ENDING_SECONDS:.0f} s of Ctrl-C"
+            raise RunFailedError(f"{late}: {self.last_words()}") from None
 
     def last_words(self) -> str:
         """The end of what the command said."""

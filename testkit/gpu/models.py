@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from rollcast.config.services import Recomputation, Trainer
+from rollcast.trainer.learner.batch import TrainingSequence
 from rollcast.trainer.learner.model import Policy, shard_policy
 from rollcast.trainer.learner.ranks import Ranks
 
@@ -92,6 +94,25 @@ def shard_model(
         activation_checkpointing=recompute,
         compiler=compiler,
         packing=packing,
+    )
+
+
+def random_sequence(
+    rng: np.random.Generator,
+    vocab: int,
+    prompt: int,
+    length: int,
+    advantage: float,
+    weight: float,
+) -> TrainingSequence:
+    """Random tokens, each as likely to its generator as if it were certain."""
+    return TrainingSequence(
+        prompt_token_ids=rng.integers(0, vocab, prompt).astype(np.int32),
+        token_ids=rng.integers(0, vocab, length).astype(np.int32),
+        generator_logprobs=np.zeros(length, dtype=np.float32),
+        loss_mask=np.ones(length, dtype=np.bool_),
+        advantage=advantage,
+        weight=weight,
     )
 
 

@@ -118,13 +118,8 @@ def start_generator(port: int, weights: Weights, device: torch.device) -> Any:
     """A generator process with its weights on `device`."""
     context = multiprocessing.get_context("spawn")
     parent_end, child_end = context.Pipe()
-    settings = {
-        "name": "g",
-        "rpc": {"port": port},
-        "weights": weights.model_dump(),
-        "verify": False,
-        "device": str(device),
-    }
+    settings: dict[str, Any] = {"name": "g", "rpc": {"port": port}}
+    settings |= {"weights": weights.model_dump(), "verify": False, "device": str(device)}
     process = context.Process(target=_generate, args=(parent_end, child_end, settings), daemon=True)
     process.start()
     return process

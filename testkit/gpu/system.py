@@ -51,17 +51,11 @@ def with_kill_and_resume(folder: Path, *, is_small: bool, **options: Any) -> dic
     up = ["up", "--config", "run.yaml"]
     figures: dict[str, Any] = {}
     with LiveRun(folder, RUN, up, has_card=not is_small, **options) as run:
-        figures["seconds_to_first_step"] = run.wait_for(
-            lambda: run.last_step > 0, START_SECONDS, "the first step"
-        )
-        run.wait_for(
-            lambda: run.count_joined() == settings["local"]["generators"],
-            START_SECONDS,
-            "every generator",
-        )
-        run.wait_for(lambda: run.last_step >= kill_step, STEPS_SECONDS, f"step {kill_step}")
-        run.kill_generator(VICTIM)
+        figures["seconds_to_first_step"] = run.wait_step(1, START_SECONDS)
         alone = settings["local"]["generators"] - 1
+        run.wait_for(lambda: run.count_joined() > alone, START_SECONDS, "every generator")
+        run.wait_step(kill_step, STEPS_SECONDS)
+        run.kill_generator(VICTIM)
         figures["seconds_until_noticed"] = run.wait_for(
             lambda: run.count_joined() == alone, STEPS_SECONDS, "the fence"
         )
@@ -71,21 +65,13 @@ def with_kill_and_resume(folder: Path, *, is_small: bool, **options: Any) -> dic
         )
         rejoined_at = run.last_step
         figures["steps_meanwhile"] = rejoined_at - noticed_at
-        run.wait_for(
-            lambda: run.last_step >= rejoined_at + steps_after, STEPS_SECONDS, "steps with all"
-        )
+        run.wait_step(rejoined_at + steps_after, STEPS_SECONDS)
         report(figures | step_figures(run.steps))
         figures["exit_code_after_ctrl_c"] = run.interrupt()
         stopped_at = run.last_step
     with LiveRun(folder, RUN, [*up, "--resume"], has_card=not is_small, **options) as run:
-        figures["seconds_to_resume"] = run.wait_for(
-            lambda: run.last_step > stopped_at, START_SECONDS, "a step after the resume"
-        )
-        run.wait_for(
-            lambda: run.last_step >= stopped_at + steps_after,
-            STEPS_SECONDS,
-            "steps after the resume",
-        )
+        figures["seconds_to_resume"] = run.wait_step(stopped_at + 1, START_SECONDS)
+        run.wait_step(stopped_at + steps_after, STEPS_SECONDS)
         run.interrupt()
         return figures | step_figures(run.steps) | account(run.folder, figures, stopped_at)
 
@@ -98,9 +84,9 @@ def with_random_weights(folder: Path, *, is_small: bool, **options: Any) -> dict
     with LiveRun(
         folder, RUN, ["up", "--config", "run.yaml"], has_card=not is_small, **options
     ) as run:
-        first = run.wait_for(lambda: run.last_step > 0, START_SECONDS, "the first step")
+        first = run.wait_step(1, START_SECONDS)
         report({"seconds_to_first_step": first})
-        run.wait_for(lambda: run.last_step >= num_steps, STEPS_SECONDS, f"step {num_steps}")
+        run.wait_step(num_steps, STEPS_SECONDS)
         figures = step_figures(run.steps)
     return {
         "seconds_to_first_step": first,

@@ -100,8 +100,8 @@ def _train(folder: Path, *arguments: str) -> None:
 def measure_run(folder: Path, steps: int, *, has_card: bool) -> dict[str, Any]:
     """The run until step `steps` and its end by Ctrl-C."""
     with LiveRun(folder, RUN, ["up", "--config", "run.yaml"], has_card=has_card) as run:
-        first = run.wait_for(lambda: run.last_step > 0, START_SECONDS, "the first step")
-        run.wait_for(lambda: run.last_step >= steps, STEPS_SECONDS, f"step {steps}")
+        first = run.wait_step(1, START_SECONDS)
+        run.wait_step(steps, STEPS_SECONDS)
         code = run.interrupt()
         evaluations = read_lines(run.folder / "evaluations.jsonl")
         pass_rates = [[line["step"], round(line["pass_rate"], 4)] for line in evaluations]

@@ -47,12 +47,9 @@ def measure(name: str, *, is_small: bool) -> dict[str, Any]:
             check=False,
         )
         if not report.exists():
-            last = (done.stderr or done.stdout).strip().splitlines()[-1:]
-            return {
-                "failed": (
-                    f"pytest ended with {done.returncode}: {' '.join(last)[:REASON_CHARACTERS]}"
-                )
-            }
+            last = " ".join((done.stderr or done.stdout).strip().splitlines()[-1:])
+            reason = f"pytest ended with {done.returncode}: {last[:REASON_CHARACTERS]}"
+            return {"failed": reason}
         rows = parse_report(report.read_text())
     return {
         "device": device,
@@ -65,17 +62,14 @@ def parse_report(report: str) -> list[dict[str, Any]]:
     """Name, seconds, outcome and the reason of a failure, from pytest's JUnit report."""
     rows = []
     for case in ElementTree.fromstring(report).iter("testcase"):
-        troubles = [
-            trouble for kind in ("failure", "error") if (trouble := case.find(kind)) is not None
-        ]
+        troubles = [*case.iter("failure"), *case.iter("error")]
+        messages = [" ".join((trouble.get("message") or "").split()) for trouble in troubles]
         rows.append(
             {
                 "test": case.get("name"),
                 "seconds": float(case.get("time", "0")),
                 "passed": not troubles and case.find("skipped") is None,
-                "reason": " ".join((troubles[0].get("message") or "").split())[:REASON_CHARACTERS]
-                if troubles
-                else None,
+                "reason": messages[0][:REASON_CHARACTERS] if messages else None,
             }
         )
     return rows

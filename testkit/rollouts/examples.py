@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
 from rollcast.rollouts.base import Claimed
@@ -21,7 +24,7 @@ from rollcast.wire.version import PolicyVersion
 VERSION = PolicyVersion(1, 7)
 
 
-def make_task(sequence: int, purpose: Purpose = Purpose.TRAIN, **changes: object) -> PromptTask:
+def make_task(sequence: int, purpose: Purpose = Purpose.TRAIN, **changes: Any) -> PromptTask:
     task = PromptTask(
         sequence=sequence,
         incarnation=1,
@@ -35,9 +38,7 @@ def make_task(sequence: int, purpose: Purpose = Purpose.TRAIN, **changes: object
         verifier="arithmetic",
         reference='{"answer": 4}',
     )
-    for name, value in changes.items():
-        setattr(task, name, value)
-    return task
+    return replace(task, **changes)
 
 
 def make_rollout(
@@ -46,7 +47,7 @@ def make_rollout(
     version: PolicyVersion = VERSION,
     *,
     partial: bool = False,
-    **changes: object,
+    **changes: Any,
 ) -> Rollout:
     rollout = Rollout(
         index=index,
@@ -58,9 +59,7 @@ def make_rollout(
         reward=0.0 if partial else 1.0,
         grading_status=GradingStatus.UNGRADED if partial else GradingStatus.OK,
     )
-    for name, value in changes.items():
-        setattr(rollout, name, value)
-    return rollout
+    return replace(rollout, **changes)
 
 
 def make_graded_rollout(
@@ -77,17 +76,12 @@ def make_group(
     """The group that a generator hands in for a task. `rollouts`: None = as many as were asked for,
     all of one length."""
     version, count = claimed.first_version, claimed.task.num_rollouts
-    group_rollouts = (
-        [make_rollout(index, length, version) for index in range(count)]
-        if rollouts is None
-        else rollouts
-    )
-    return make_answer_group(
-        claimed.task, group_rollouts, first_version=version, generator=generator
-    )
+    if rollouts is None:
+        rollouts = [make_rollout(index, length, version) for index in range(count)]
+    return make_answer_group(claimed.task, rollouts, first_version=version, generator=generator)
 
 
-def make_answer_group(task: PromptTask, rollouts: list[Rollout], **changes: object) -> RolloutGroup:
+def make_answer_group(task: PromptTask, rollouts: list[Rollout], **changes: Any) -> RolloutGroup:
     """The answer to a task, changed where `changes` says so."""
     group = RolloutGroup(
         sequence=task.sequence,
@@ -105,6 +99,4 @@ def make_answer_group(task: PromptTask, rollouts: list[Rollout], **changes: obje
         eval_step=task.eval_step,
         hand_backs=task.hand_backs,
     )
-    for name, value in changes.items():
-        setattr(group, name, value)
-    return group
+    return replace(group, **changes)

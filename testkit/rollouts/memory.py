@@ -10,9 +10,9 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 from rollcast.rollouts.base import (
     MAX_FAILURES,
@@ -59,13 +59,8 @@ class MemoryBroker:
     refused: int = 0
     unreadable: int = 0
     _ids: Iterator[int] = field(default_factory=lambda: count(1))
-    _lock: threading.RLock = field(default_factory=threading.RLock)
-
-    @contextmanager
-    def atomic(self) -> Iterator[None]:
-        """One script."""
-        with self._lock:
-            yield
+    atomic: threading.RLock = field(default_factory=threading.RLock)
+    """Held for one script."""
 
     def new_id(self) -> str:
         return f"{next(self._ids)}-0"
@@ -118,13 +113,13 @@ class MemoryTrainerQueue:
         self._delivered: set[str] = set()
 
     def start_incarnation(self, at_least: int) -> int:
-        with self._broker.atomic():
+        with self._broker.atomic:
             self._broker.incarnation = max(self._broker.incarnation + 1, at_least)
             return self._broker.incarnation
 
     def dispatch(self, tasks: Sequence[PromptTask]) -> list[int]:
         added = []
-        with self._broker.atomic():
+        with self._broker.atomic:
             for task in tasks:
                 if task.sequence not in self._broker.tasks:
                     payload = encode_task(task)
@@ -142,7 +137,7 @@ class MemoryTrainerQueue:
 
     def _read_now(self, max_groups: int) -> list[Delivery]:
         deliveries: list[Delivery] = []
-        with self._broker.atomic():
+        with self._broker.atomic:
             for sequence, task in self._broker.tasks.items():
                 if isinstance(task.state, Finished) and task.state.stream_id not in self._delivered:
                     if len(deliveries) == max_groups:
@@ -152,38 +147,23 @@ class MemoryTrainerQueue:
                         deliveries.append(delivery)
         return deliveries
 
-    def _deliver(self, sequence: int, task: _Task, finished_entry: Finished) -> Delivery | None:
+    def _deliver(self, sequence: int, task: _Task, entry: Finished) -> Delivery | None:
         try:
             group = decode_group(task.payload)
-            reported_identity = (
-                group.sequence,
-                group.attempt,
-                group.purpose,
-                group.first_version,
-                group.generator,
-            )
-            if reported_identity != (
-                sequence,
-                finished_entry.attempt,
-                finished_entry.purpose,
-                finished_entry.first_version,
-                finished_entry.owner,
-            ):
+            reported = (group.attempt, group.purpose, group.first_version, group.generator)
+            recorded = (entry.attempt, entry.purpose, entry.first_version, entry.owner)
+            if (group.sequence, *reported) != (sequence, *recorded):
                 raise CodecError("what was published is not the group's")
         except CodecError as error:
-            task.state = Dead(
-                finished_entry.attempt + 1,
-                finished_entry.purpose,
-                finished_entry.stream_id,
-                f"unreadable group: {error}",
-            )
+            reason = f"unreadable group: {error}"
+            task.state = Dead(entry.attempt + 1, entry.purpose, entry.stream_id, reason)
             self._broker.unreadable += 1
             return None
-        return Delivery(finished_entry.stream_id, group, len(task.payload))
+        return Delivery(entry.stream_id, group, len(task.payload))
 
     def remove(self, stream_ids: Sequence[str]) -> None:
         gone = set(stream_ids)
-        with self._broker.atomic():
+        with self._broker.atomic:
             for sequence, task in list(self._broker.tasks.items()):
                 if isinstance(task.state, Finished) and task.state.stream_id in gone:
                     del self._broker.tasks[sequence]
@@ -193,38 +173,35 @@ class MemoryTrainerQueue:
 
     def outstanding(self) -> Outstanding:
         result = Outstanding()
-        with self._broker.atomic():
+        places: dict[type, dict[int, Any]] = {
+            Waiting: result.waiting,
+            Claim: result.claims,
+            Finished: result.finished,
+            Dead: result.dead,
+        }
+        with self._broker.atomic:
             for sequence, task in self._broker.tasks.items():
-                match task.state:
-                    case Waiting():
-                        result.waiting[sequence] = task.state
-                    case Claim():
-                        result.claims[sequence] = task.state
-                    case Finished():
-                        result.finished[sequence] = task.state
-                    case Dead():
-                        result.dead[sequence] = task.state
+                places[type(task.state)][sequence] = task.state
         return result
 
     def fence(self, owner: str, reason: str) -> Redispatch:
-        with self._broker.atomic():
+        with self._broker.atomic:
             self._broker.fenced[owner] = reason
-            return self._broker.redo(
-                self._claimed_by(lambda task, claim: claim.owner == owner), reason
-            )
+            owned = self._claimed_by(lambda task, claim: claim.owner == owner)
+            return self._broker.redo(owned, reason)
 
     def sweep(self, idle_seconds: float) -> Redispatch:
-        with self._broker.atomic():
+        with self._broker.atomic:
             latest = self._broker.clock() - idle_seconds
             idle = self._claimed_by(lambda task, claim: task.renewed_at <= latest)
             return self._broker.redo(idle, f"its owner was silent for {idle_seconds:g} s")
 
     def redo(self, sequences: Sequence[int], reason: str) -> Redispatch:
-        with self._broker.atomic():
+        with self._broker.atomic:
             return self._broker.redo(sequences, reason)
 
     def retire(self, sequences: Sequence[int]) -> None:
-        with self._broker.atomic():
+        with self._broker.atomic:
             for sequence in sequences:
                 self._broker.tasks.pop(sequence, None)
 
@@ -271,15 +248,13 @@ class MemoryGeneratorQueue:
     ) -> list[Claimed]:
         deadline = time.monotonic() + block_seconds
         while True:
-            with self._broker.atomic():
+            with self._broker.atomic:
                 if self.owner in self._broker.fenced:
-                    raise OwnerFenced(
-                        f"{self.owner} was removed from the run: {self._broker.fenced[self.owner]}"
-                    )
+                    reason = self._broker.fenced[self.owner]
+                    raise OwnerFenced(f"{self.owner} was removed from the run: {reason}")
                 version = first_version()
-                claimed = self._claim_now(Purpose.EVAL, evals, version) + self._claim_now(
-                    Purpose.TRAIN, train, version
-                )
+                claimed = self._claim_now(Purpose.EVAL, evals, version)
+                claimed += self._claim_now(Purpose.TRAIN, train, version)
             if claimed or time.monotonic() >= deadline or (train <= 0 and evals <= 0):
                 return claimed
             await asyncio.sleep(_POLL_SECONDS)
@@ -289,7 +264,7 @@ class MemoryGeneratorQueue:
 
     async def renew(self, claimed: Sequence[Claimed]) -> list[int]:
         lost = []
-        with self._broker.atomic():
+        with self._broker.atomic:
             for item in claimed:
                 if task := self._broker.find_owned(self.owner, item):
                     task.renewed_at = self._broker.clock()
@@ -299,7 +274,7 @@ class MemoryGeneratorQueue:
 
     async def publish(self, claimed: Claimed, group: RolloutGroup) -> bool:
         payload = encode_group(group)
-        with self._broker.atomic():
+        with self._broker.atomic:
             task = self._broker.find_owned(self.owner, claimed)
             if task is None:
                 return self._has_published(claimed) or self._refuse()
@@ -321,7 +296,7 @@ class MemoryGeneratorQueue:
     async def hand_back(self, claimed: Claimed, task: PromptTask) -> bool:
         returned = claimed.handed_back(task)
         payload = encode_task(returned)
-        with self._broker.atomic():
+        with self._broker.atomic:
             if self._broker.find_owned(self.owner, claimed) is None:
                 return self._refuse()
             self._broker.enqueue(
@@ -330,7 +305,7 @@ class MemoryGeneratorQueue:
             return True
 
     async def fail(self, claimed: Claimed, reason: str) -> bool:
-        with self._broker.atomic():
+        with self._broker.atomic:
             if self._broker.find_owned(self.owner, claimed) is None:
                 return self._refuse()
             self._broker.redo([claimed.task.sequence], reason)

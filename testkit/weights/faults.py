@@ -23,7 +23,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
-from multiprocessing.connection import Connection
 from typing import Any
 
 import psutil
@@ -85,14 +84,8 @@ class Fleet:
         self._thread.start()
 
     def start(self, name: str) -> Process:
-        settings = {
-            "name": name,
-            "rpc": self.trainer.rpc,
-            "weights": WEIGHTS,
-            "verify": False,
-            "device": self._faults.device,
-            "again": f"{name}-again",
-        }
+        settings = {"name": name, "rpc": self.trainer.rpc, "weights": WEIGHTS, "verify": False}
+        settings |= {"device": self._faults.device, "again": f"{name}-again"}
         return Process(generator_process.run, settings)
 
     def replace(self, victim: Process) -> Process:
@@ -171,7 +164,10 @@ def strike(fleet: Fleet, kind: str, is_joining: bool, rng: random.Random) -> flo
     """One event; returns the seconds until all generators are members again."""
     victim = rng.choice(fleet.victims)
     if is_joining:
-        victim = start_newcomer(victim, fleet)
+        lose(victim, fleet, signal.SIGKILL)
+        victim = fleet.replace(victim)
+        members = fleet.trainer.publisher.members
+        wait_until(lambda: len(members()) == 1 + NUM_VICTIMS, PATIENCE_SECONDS)
     # Events strike at a random time within this one, about as long as a version takes
     time.sleep(rng.uniform(0.0, 0.3))
     started = time.monotonic()
@@ -182,14 +178,6 @@ def strike(fleet: Fleet, kind: str, is_joining: bool, rng: random.Random) -> flo
         victim.signal(signal.SIGCONT)
     fleet.wait_all_joined()
     return time.monotonic() - started
-
-
-def start_newcomer(victim: Process, fleet: Fleet) -> Process:
-    """A generator that is just joining."""
-    lose(victim, fleet, signal.SIGKILL)
-    newcomer = fleet.replace(victim)
-    wait_until(lambda: len(fleet.trainer.publisher.members()) == 1 + NUM_VICTIMS, PATIENCE_SECONDS)
-    return newcomer
 
 
 def lose(victim: Process, fleet: Fleet, number: signal.Signals) -> None:
@@ -221,34 +209,19 @@ def measure(faults: Faults) -> dict[str, Any]:
         for number, kind in enumerate(kinds):
             # Each third event strikes a generator that is just joining
             is_joining = number % 3 == 0
-            rows.append(
-                {
-                    "kind": kind,
-                    "joining": is_joining,
-                    "seconds": strike(fleet, kind, is_joining, rng),
-                }
-            )
+            seconds = strike(fleet, kind, is_joining, rng)
+            rows.append({"kind": kind, "joining": is_joining, "seconds": seconds})
         with fleet.quiet():
             time.sleep(faults.settle_seconds)
             usage_after = fleet.measure_resources()
             serves_all = fleet.serves_all()
-        removed = [reason for name, reason in fleet.trainer.removed if name == "bystander"]
-        return summary(
-            faults,
-            rows,
-            usage_before,
-            usage_after,
-            serves_all=serves_all,
-            bystander_removed=removed,
-        )
+        targets = {
+            "every survivor serves or is served": serves_all,
+            "the bystander was never fenced": "bystander" not in dict(fleet.trainer.removed),
+        }
+        return summary(faults, rows, usage_before, usage_after, targets)
     finally:
         fleet.close()
-
-
-def send_figures(pipe: Connection, faults: Faults) -> None:
-    """`measure` in a process of its own."""
-    pipe.send(measure(faults))
-    pipe.close()
 
 
 def summary(
@@ -256,14 +229,14 @@ def summary(
     rows: list[dict[str, Any]],
     usage_before: ResourceUsage,
     usage_after: ResourceUsage,
-    *,
-    serves_all: bool,
-    bystander_removed: Any,
+    targets: dict[str, bool],
 ) -> dict[str, Any]:
+    """`targets`: those of the run, to which those of the resources are added."""
     grown = {
         name: usage_after.host_bytes[name] - usage_before.host_bytes[name]
         for name in usage_before.host_bytes
     }
+    device_grown = usage_after.device_bytes - usage_before.device_bytes
     return {
         "lanes": faults.lanes,
         "megabytes": faults.megabytes,
@@ -281,18 +254,13 @@ def summary(
             name: round(size / 2**20, 1) for name, size in usage_before.host_bytes.items()
         },
         "host_mib_grown": {name: round(size / 2**20, 1) for name, size in grown.items()},
-        "device_mib_grown": round(
-            (usage_after.device_bytes - usage_before.device_bytes) / 2**20, 1
-        ),
-        "targets": {
-            "every survivor serves or is served": serves_all,
-            "the bystander was never fenced": not bystander_removed,
+        "device_mib_grown": round(device_grown / 2**20, 1),
+        "targets": targets
+        | {
             "no more threads than before": all(
                 usage_after.threads[name] <= n for name, n in usage_before.threads.items()
             ),
             "at most 16 MiB more host memory": max(grown.values()) <= MAX_GROWN_BYTES,
-            "at most 16 MiB more device memory": usage_after.device_bytes
-            - usage_before.device_bytes
-            <= MAX_GROWN_BYTES,
+            "at most 16 MiB more device memory": device_grown <= MAX_GROWN_BYTES,
         },
     }

@@ -169,17 +169,6 @@ def disturb(slow_seconds: float, corrupt: bool) -> None:
         WeightGroup.finish = finish_disturbed  # type: ignore[method-assign]
 
 
-def take_turns(at_once: int) -> None:
-    """Pretend that this many lanes may move concurrently."""
-    turns.MAX_LANES_MOVING = at_once
-
-
-def set_wall_clock(seconds: float) -> None:
-    """Pretend that the machine's clock was set after this process was started."""
-    wall_clock = time.time
-    time.time = lambda: wall_clock() + seconds
-
-
 def use_one_card(host: str) -> None:
     """Let NCCL connect processes of one GPU: it refuses two of one host, so each is a host of its
     own on loopback.
@@ -197,8 +186,11 @@ async def main(settings: dict[str, Any]) -> None:
         settings.get("again", "again"),
         settings.get("device", "cpu"),
     )
-    take_turns(settings.get("at_once", turns.MAX_LANES_MOVING))
-    set_wall_clock(settings.get("wall_clock_set_seconds", 0.0))
+    # As if this many lanes may move concurrently, and the machine's clock was set after the start.
+    turns.MAX_LANES_MOVING = settings.get("at_once", turns.MAX_LANES_MOVING)
+    clock_set_seconds = settings.get("wall_clock_set_seconds", 0.0)
+    wall_clock = time.time
+    time.time = lambda: wall_clock() + clock_set_seconds
     disturb(settings.get("slow_seconds", 0.0), settings.get("corrupt", False))
     member = WeightMember(
         engine=engine,

@@ -15,6 +15,7 @@ from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -51,18 +52,12 @@ def start_forkserver(*modules: str) -> None:
 
     Its interpreter knows nothing of pytest's path.
     """
-    earlier_environment = {name: os.environ.get(name) for name in ("PYTHONPATH", "OMP_NUM_THREADS")}
     # What is there already stays: on a machine with an archive the packages are found by it.
-    paths = [earlier_environment["PYTHONPATH"], f"{ROOT / 'services'}", f"{ROOT}"]
-    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-    os.environ["OMP_NUM_THREADS"] = "1"
+    paths = [os.environ.get("PYTHONPATH"), f"{ROOT / 'services'}", f"{ROOT}"]
+    path = os.pathsep.join(path for path in paths if path)
     FORKSERVER.set_forkserver_preload(["testkit.weights.generator_process", *modules])
-    ensure_running()
-    for name, value in earlier_environment.items():
-        if value is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = value
+    with patch.dict(os.environ, {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}):
+        ensure_running()
 
 
 class Process:
@@ -99,11 +94,8 @@ class Process:
             return False
 
         with self._arrived:
-            assert self._arrived.wait_for(has_arrived, PATIENCE_SECONDS), (
-                event,
-                values,
-                self.events,
-            )
+            has_come = self._arrived.wait_for(has_arrived, PATIENCE_SECONDS)
+        assert has_come, (event, values, self.events)
         return matching_event
 
     def tell(self, command: Any) -> None:
@@ -183,12 +175,8 @@ class Trainer:
         full_snapshot = Snapshot.on(torch.device("cpu"), self.buckets)
         fill(full_snapshot, seed=step)
         for rank, slots in enumerate(self.slots):
-            slots.fill(
-                slot,
-                version,
-                2.0,
-                partial(copy_rows, dict(full_snapshot.views()), rank, len(self.slots)),
-            )
+            copy = partial(copy_rows, dict(full_snapshot.views()), rank, len(self.slots))
+            slots.fill(slot, version, 2.0, copy)
         self.publisher.publish(slot, version)
         return digest(full_snapshot.views())
 
@@ -204,12 +192,10 @@ class Trainer:
 
     def metric(self, text: str) -> float:
         """Value of the series whose name and labels are `text`; 0 if it does not exist yet."""
-        lines = [
-            line
-            for line in self.exporter.render().decode().splitlines()
-            if line.startswith(text + " ")
-        ]
-        return float(lines[0].rsplit(" ", 1)[1]) if lines else 0.0
+        for line in self.exporter.render().decode().splitlines():
+            if line.startswith(f"{text} "):
+                return float(line.removeprefix(f"{text} "))
+        return 0.0
 
 
 def fill(snapshot: Snapshot, seed: int) -> None:

@@ -23,11 +23,11 @@ from rollcast.simulation.workload import Workload, lognormal
 from rollcast.telemetry import autoscaler_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.prometheus_reader import parse_page
-from testkit.autoscaler.cluster import RUN, SimulatedCluster, SimulatedPages
 from testkit.autoscaler.policies import Hpa
 from testkit.autoscaler.scaled_fleet import PodTimes, ScaledFleet
 from testkit.simulation.faulty_pipeline import FaultTimes, FaultyPipeline
 from tests.autoscaler.keda import Keda, serve
+from tests.autoscaler.simulated_cluster import RUN, SimulatedCluster, SimulatedPages
 
 GROUPS, ROLLOUTS, LAG, SLOTS = 8, 4, 4, 8
 TOKENS, STEP_SECONDS = 4_000.0, 40.0

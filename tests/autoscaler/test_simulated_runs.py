@@ -9,19 +9,43 @@ from __future__ import annotations
 import math
 
 from rollcast.config.autoscaler import Autoscaler
+from testkit.autoscaler.policies import Rollcast
 from testkit.autoscaler.runs import (
+    Run,
+    finish,
     run_fixed,
+    start,
     with_rollcast,
-    with_rollcast_restarted,
     with_rollcast_through_hpa,
 )
-from testkit.autoscaler.scenarios import LAG, Scenario
+from testkit.autoscaler.scenarios import ENGINE, LAG, Scenario
 
 SETTINGS = Autoscaler(mode="controller", deployment="generators", most=96)
 
 
 def jump(progress: float) -> float:
     return 3_000.0 if progress < 0.4 else 6_000.0
+
+
+def with_rollcast_restarted(
+    scenario: Scenario, generators: int, settings: Autoscaler, *, restart_at: float
+) -> Run:
+    """The finished run of an autoscaler in mode controller whose process is replaced at
+    `restart_at` seconds.
+    """
+    run = start(scenario, generators)
+    rollcast = Rollcast(run.fleet, settings, ENGINE)
+    waiting = [restart_at]
+
+    def policy() -> None:
+        if waiting and run.pipeline.now >= waiting[0]:
+            waiting.clear()
+            rollcast.restart()
+        rollcast()
+
+    run.policy = policy
+    finish(run)
+    return run
 
 
 def test_answers_that_grow_take_fewer_device_hours_than_the_fleet_of_their_end() -> None:

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from testkit.cluster import moves, tools
-from testkit.cluster.stand_in import (
+from testkit.cluster.tools import Refuted
+from tests.chart.cluster_stand_in import (
     Clock,
     Object,
     StandIn,
@@ -22,7 +23,6 @@ from testkit.cluster.stand_in import (
     take_step,
     thing,
 )
-from testkit.cluster.tools import Refuted
 
 
 @pytest.fixture(autouse=True)

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from testkit.cluster import tools, watching
-from testkit.cluster.stand_in import Clock, StandIn, pod, take_step
 from testkit.monitoring.excused import NOT_IN_A_LOCAL_RUN
 from testkit.monitoring.grafana import DASHBOARDS, FILES, load
+from tests.chart.cluster_stand_in import Clock, StandIn, pod, take_step
 
 FLEET = FILES / "dashboards" / "fleet.json"
 

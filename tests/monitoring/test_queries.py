@@ -17,8 +17,8 @@ from testkit.forecaster.prometheus_server import NEEDS_PROMETHEUS
 from testkit.forked_programs import ForkedPrograms
 from testkit.monitoring.excused import NOT_IN_A_LOCAL_RUN
 from testkit.monitoring.grafana import DASHBOARDS, FILES, ask, load, panels, query, substituted
-from testkit.monitoring.live_run import live_runs
 from testkit.monitoring.recording import NAMESPACE, Recording
+from tests.monitoring.live_run import live_runs
 
 pytestmark = [NEEDS_PROMETHEUS, pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(500)]
 

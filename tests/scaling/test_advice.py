@@ -190,7 +190,8 @@ def test_verdicts_that_decide_by_themselves_do_so_at_any_price(
     forecast = cases()[name]
     now = float(forecast.curve.compute[-1])
     advice = advise(forecast, times * now, worth=worth)
-    if times <= 1 or forecast.verdict.kind.ends_the_run:
+    ends_the_run = forecast.verdict.kind in (VerdictKind.NO_LEARNING, VerdictKind.BROKEN)
+    if times <= 1 or ends_the_run:
         assert advice.kind is AdviceKind.STOP
     elif forecast.verdict.kind is VerdictKind.TOO_FEW:
         assert (advice.kind, advice.evaluations) == (AdviceKind.WAIT, forecast.verdict.num_missing)

@@ -175,18 +175,17 @@ def test_a_run_that_falls_deeply_and_early_is_told(initial: float | None) -> Non
 
 
 def test_what_follows_from_each_verdict() -> None:
-    """The three properties that every surface asks, as one table."""
+    """The two properties that every surface asks, as one table."""
     table = {
-        kind: (kind.is_described, kind.is_decidable, kind.ends_the_run)
+        kind: (kind.is_described, kind.is_decidable)
         for kind in VerdictKind
-        if kind.is_described or kind.is_decidable or kind.ends_the_run
+        if kind.is_described or kind.is_decidable
     }
     assert table == {
-        VerdictKind.TOO_EARLY: (True, False, False),
-        VerdictKind.FORECASTABLE: (True, True, False),
-        VerdictKind.SATURATED: (True, True, False),
-        VerdictKind.NO_LEARNING: (False, True, True),
-        VerdictKind.BROKEN: (False, False, True),
+        VerdictKind.TOO_EARLY: (True, False),
+        VerdictKind.FORECASTABLE: (True, True),
+        VerdictKind.SATURATED: (True, True),
+        VerdictKind.NO_LEARNING: (False, True),
     }
 
 

@@ -30,10 +30,10 @@ from rollcast.weights.transport.group_worker import GroupWorker
 from rollcast.weights.transport.process_group import PIECES_IN_FLIGHT, GroupAddress, RendezvousStore
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import PolicyVersion
-from testkit.weights import like_nccl
 from testkit.weights.generator_process import digest
-from testkit.weights.like_nccl import Network
 from testkit.weights.trainer_end import copy_rows, fill, wait_until
+from tests.weights import like_nccl
+from tests.weights.like_nccl import Network
 
 CPU = torch.device("cpu")
 VERSION = PolicyVersion(1, 1)

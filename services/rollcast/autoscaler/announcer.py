@@ -31,6 +31,10 @@ class Occasion(StrEnum):
         return self in (Occasion.HELD, Occasion.MISSING)
 
 
+ENDS = {Occasion.HELD: Occasion.MEASURED, Occasion.MISSING: Occasion.COMPLETE}
+"""What is announced when a state no longer holds."""
+
+
 class Announcer:
     """Announces a state once, however long it lasts, and each change of the number.
 
@@ -52,7 +56,7 @@ class Announcer:
         self, now_seconds: float, is_held: bool, reason: str, patience: float
     ) -> None:
         """`is_held`: nothing can be measured. Announced once it has lasted `patience` seconds."""
-        self._state(now_seconds, Occasion.HELD, Occasion.MEASURED, is_held, reason, patience)
+        self._announce_state(now_seconds, Occasion.HELD, is_held, reason, patience)
 
     def announce_missing(
         self, now_seconds: float, are_missing: bool, reason: str, patience: float
@@ -61,7 +65,7 @@ class Announcer:
 
         Announced once it has lasted `patience` seconds.
         """
-        self._state(now_seconds, Occasion.MISSING, Occasion.COMPLETE, are_missing, reason, patience)
+        self._announce_state(now_seconds, Occasion.MISSING, are_missing, reason, patience)
 
     def announce_end(self, reason: str) -> None:
         """The run has ended."""
@@ -72,38 +76,27 @@ class Announcer:
 
     def announce_replaced_job(self, job: str) -> None:
         """The trainer's Job was replaced."""
-        self._say(
-            Occasion.MOVED,
-            (
-                f"Job {job} was made again: its pod had left on request, and the next one must not "
-                "wait"
-            ),
-        )
+        why = "its pod had left on request, and the next one must not wait"
+        self._say(Occasion.MOVED, f"Job {job} was made again: {why}")
 
     def goes_on(self) -> None:
         """The run has not ended, or another one has begun."""
         self._announced.discard(Occasion.ENDED)
 
-    def _state(
-        self,
-        now_seconds: float,
-        start_occasion: Occasion,
-        end_occasion: Occasion,
-        holds: bool,
-        reason: str,
-        patience: float,
+    def _announce_state(
+        self, now_seconds: float, state: Occasion, holds: bool, reason: str, patience: float
     ) -> None:
         if not holds:
-            self._since.pop(start_occasion, None)
-            if start_occasion in self._announced:
-                self._announced.discard(start_occasion)
-                self._say(end_occasion, reason)
+            self._since.pop(state, None)
+            if state in self._announced:
+                self._announced.discard(state)
+                self._say(ENDS[state], reason)
         elif (
-            start_occasion not in self._announced
-            and now_seconds - self._since.setdefault(start_occasion, now_seconds) >= patience
+            state not in self._announced
+            and now_seconds - self._since.setdefault(state, now_seconds) >= patience
         ):
-            self._announced.add(start_occasion)
-            self._say(start_occasion, reason)
+            self._announced.add(state)
+            self._say(state, reason)
 
     def _say(self, occasion: Occasion, sentence: str) -> None:
         self.waiting.append((occasion, sentence))

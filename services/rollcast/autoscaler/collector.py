@@ -1,12 +1,11 @@
 """Adds up samples of metrics pages to totals, over processes that come, go and restart.
 
-Prometheus' `rate()` cannot replace this: by default the autoscaler scrapes the pages itself,
-without a Prometheus.
+Prometheus' `rate()` cannot replace this: in every mode the autoscaler may scrape the pages itself,
+without a Prometheus. A Prometheus is asked for the same samples, so that both sources share this.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from rollcast.autoscaler.totals import Totals
 from rollcast.telemetry import generator_metrics, trainer_metrics
@@ -43,35 +42,9 @@ Place = str
 class FleetReading:
     """All pages, read once."""
 
-    trainer: tuple[Sample, ...]
-    generators: dict[Place, tuple[Sample, ...]]
+    trainer: Sequence[Sample]
+    generators: Mapping[Place, Sequence[Sample]]
     """By page. Samples of other metrics may be among them."""
-
-
-@dataclass(slots=True)
-class _Counter:
-    """A counter that may begin again at 0."""
-
-    last: float | None = None
-    total: float = 0.0
-
-    def take(self, value: float) -> float:
-        """Returns the increase.
-
-        The first value is not counted. After a smaller one the counter restarted at 0.
-        """
-        rise = 0.0
-        if self.last is not None:
-            rise = value if value < self.last else value - self.last
-        self.last = value
-        self.total += rise
-        return rise
-
-
-@dataclass(slots=True)
-class _Page:
-    sampled: _Counter = field(default_factory=_Counter)
-    seen_at: float | None = None
 
 
 class NotMeasured(Exception):  # noqa: N818  (a state that is waited out, not a mistake)
@@ -84,17 +57,18 @@ class Collector:
     def __init__(self, run: str, max_staleness: int) -> None:
         self._run = run
         self._max_staleness = max_staleness
-        self._wait: defaultdict[str, _Counter] = defaultdict(_Counter)
-        self._consumed = _Counter()
-        self._steps = 0.0
-        self._sampled_tokens = 0.0
-        self._watched_seconds = 0.0
-        self._running_seconds = 0.0
-        self._joined_seconds = 0.0
+        waits = ("batch_wait", "straggler_wait", "redis_wait")
+        tokens = ("steps", "consumed_tokens", "sampled_tokens")
+        integrals = ("watched_seconds", "running_seconds", "joined_seconds")
+        self._sums = dict.fromkeys((*waits, *tokens, *integrals), 0.0)
+        """The totals that only rise, by their field in `Totals`."""
+        self._values: dict[str, float] = {}
+        """The trainer's counters when they were last read."""
+        self._pages: dict[Place, tuple[float, float]] = {}
+        """When a generator was last read, and the tokens that it had sampled."""
         self._step: float | None = None
         self._incarnation: float | None = None
         self._filled_from_step = 0.0
-        self._pages: dict[Place, _Page] = {}
         self._last: Totals | None = None
         self.slots: int | None = None
         """Concurrent rollouts of one generator, the minimum over all; None = not reported."""
@@ -109,11 +83,13 @@ class Collector:
         if step is None or joined is None:
             raise NotMeasured("the trainer's metrics are missing")
         self._note_start(trainer, step)
-        self._steps += max(0.0, step - self._step) if self._step is not None else 0.0
+        self._sums["steps"] += max(0.0, step - self._step) if self._step is not None else 0.0
         self._step = step
         for sample in trainer.get(trainer_metrics.TRAINER_WAIT.name, ()):
-            self._wait[sample.labels.get("for", "")].take(sample.value)
-        self._consumed.take(_gauge(trainer, trainer_metrics.CONSUMED_TOKENS) or 0.0)
+            self._add_counter(f"{sample.labels.get('for')}_wait", sample.value)
+        self._add_counter(
+            "consumed_tokens", _gauge(trainer, trainer_metrics.CONSUMED_TOKENS) or 0.0
+        )
         pages = at_work(reading, self._run)
         self._watch(pages, now_seconds)
         if joined > 0 and not pages:
@@ -122,18 +98,10 @@ class Collector:
         fills = last is None or step < self._filled_from_step
         disturbed = fills or (last is not None and joined > last.joined)
         if last is not None:
-            self._joined_seconds += (joined + last.joined) / 2 * (now_seconds - last.at)
+            self._sums["joined_seconds"] += (joined + last.joined) / 2 * (now_seconds - last.at)
         self._last = Totals(
             at=now_seconds,
-            batch_wait=self._wait["batch"].total,
-            straggler_wait=self._wait["straggler"].total,
-            redis_wait=self._wait["redis"].total,
-            consumed_tokens=self._consumed.total,
-            steps=self._steps,
-            sampled_tokens=self._sampled_tokens,
-            watched_seconds=self._watched_seconds,
-            running_seconds=self._running_seconds,
-            joined_seconds=self._joined_seconds,
+            **self._sums,
             joined=round(joined),
             undisturbed_since=now_seconds if disturbed or last is None else last.undisturbed_since,
             filled_since=now_seconds if fills or last is None else last.filled_since,
@@ -145,13 +113,18 @@ class Collector:
     def interrupt(self) -> None:
         """Nothing could be read: the time until the next reading is not added to any total."""
         self._last = None
-        for page in self._pages.values():
-            page.seen_at = None
+        self._pages.clear()
 
     @property
     def run_begins(self) -> bool:
         """Whether the run is in its first steps; False while that is not known."""
         return self._step is not None and self._step <= self._max_staleness + 1
+
+    def _add_counter(self, name: str, value: float) -> None:
+        """Add the increase of one of the trainer's counters, if a decision needs it."""
+        if name in self._sums:
+            self._sums[name] += _increase(self._values.get(name), value)
+            self._values[name] = value
 
     def _note_start(self, trainer: dict[str, list[Sample]], step: float) -> None:
         """After a start the trainer waits while the pipeline fills, for as many steps as the window
@@ -168,7 +141,7 @@ class Collector:
             self._filled_from_step = step + self._max_staleness + 1
         self._incarnation = incarnation
 
-    def _watch(self, pages: dict[Place, tuple[Sample, ...]], now_seconds: float) -> None:
+    def _watch(self, pages: dict[Place, Sequence[Sample]], now_seconds: float) -> None:
         """Add what each generator did since its page was last seen.
 
         A page seen for the first time only begins.
@@ -183,14 +156,23 @@ class Collector:
             if sampled is None or running is None:
                 continue
             slot_counts.append(_gauge(by_name, generator_metrics.GENERATOR_SLOTS) or 0.0)
-            page = self._pages.setdefault(generator_id, _Page())
-            rise = page.sampled.take(sampled)
-            if page.seen_at is not None:
-                self._sampled_tokens += rise
-                self._watched_seconds += now_seconds - page.seen_at
-                self._running_seconds += running * (now_seconds - page.seen_at)
-            page.seen_at = now_seconds
+            if generator_id in self._pages:
+                seen_at, earlier_sampled = self._pages[generator_id]
+                self._sums["sampled_tokens"] += _increase(earlier_sampled, sampled)
+                self._sums["watched_seconds"] += now_seconds - seen_at
+                self._sums["running_seconds"] += running * (now_seconds - seen_at)
+            self._pages[generator_id] = (now_seconds, sampled)
         self.slots = min((round(slots) for slots in slot_counts if slots >= 1), default=self.slots)
+
+
+def _increase(last: float | None, value: float) -> float:
+    """The increase of a counter, which began again at 0 if its value is smaller than the last one.
+
+    Nothing is known before the first value.
+    """
+    if last is None:
+        return 0.0
+    return value if value < last else value - last
 
 
 def generators_there(reading: FleetReading, run: str) -> int | None:
@@ -205,18 +187,15 @@ def generators_there(reading: FleetReading, run: str) -> int | None:
 
 def inflight_tokens(reading: FleetReading, run: str) -> dict[Place, float]:
     """Tokens in flight by page, for generators that report them."""
-    inflight_by_generator = {
-        generator_id: _gauge(_by_name(samples, run), generator_metrics.INFLIGHT_TOKENS)
-        for generator_id, samples in at_work(reading, run).items()
-    }
-    return {
-        generator_key: value
-        for generator_key, value in inflight_by_generator.items()
-        if value is not None
-    }
+    by_generator = {}
+    for generator_id, samples in at_work(reading, run).items():
+        tokens = _gauge(_by_name(samples, run), generator_metrics.INFLIGHT_TOKENS)
+        if tokens is not None:
+            by_generator[generator_id] = tokens
+    return by_generator
 
 
-def at_work(reading: FleetReading, run: str) -> dict[Place, tuple[Sample, ...]]:
+def at_work(reading: FleetReading, run: str) -> dict[Place, Sequence[Sample]]:
     """Pages of generators that have not parked.
 
     A parked one samples nothing, and its other gauges do not move.

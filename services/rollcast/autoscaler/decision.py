@@ -55,8 +55,13 @@ def decide(
     min_generators = settings.least
     # A group is sampled by one generator, so the window has work for W of them.
     max_generators = max(min_generators, min(settings.most, limits.window_groups))
-    if not min_generators <= memory.target <= max_generators:
-        return _within_bounds(memory, min_generators, max_generators, settings)
+    # The bounds do not allow the number, as after a change of settings.
+    if memory.target < min_generators:
+        reason = f"raising to {min_generators}: {_lower_bound(min_generators)}"
+        return _hold(replace(memory, target=min_generators), reason)
+    if memory.target > max_generators:
+        reason = f"lowering to {max_generators}: {_upper_bound(max_generators, settings)}"
+        return _hold(replace(memory, target=max_generators), reason)
     if isinstance(measured, str):
         return _hold(memory, f"holding {memory.target}: {measured}")
     # Share of the time without Redis above which nothing is decided: the rates then say nothing
@@ -84,19 +89,10 @@ def decide(
         for at, number in memory.required_history
         if at > now_seconds - settings.window_seconds
     ]
-    if num_generators > memory.target and (
-        _is_starved(measured, limits) or min(calm) > memory.target
-    ):
-        num_generators = num_generators if _is_starved(measured, limits) else min(calm)
+    rise = num_generators if _is_starved(measured, limits) else min(calm)
+    if rise > memory.target:
         return _rise(
-            now_seconds,
-            num_generators,
-            explanation,
-            need,
-            measured,
-            memory,
-            max_generators,
-            settings,
+            now_seconds, rise, explanation, need, measured, memory, max_generators, settings
         )
     return _fall(now_seconds, explanation, need, memory, settings)
 
@@ -106,14 +102,10 @@ def _remember_required(
 ) -> Memory:
     """Add n* of now to those over the time that a fall has to wait."""
     keep_from = now_seconds - settings.lower_after_seconds
+    history = memory.required_history
     # The newest entry before the window is kept as well: it was in force at the window's beginning.
-    older = [entry for entry in memory.required_history if entry[0] < keep_from][-1:]
-    recent = (
-        *older,
-        *(entry for entry in memory.required_history if entry[0] >= keep_from),
-        (now_seconds, num_generators),
-    )
-    return replace(memory, required_history=recent)
+    first_kept = max(sum(at < keep_from for at, _ in history) - 1, 0)
+    return replace(memory, required_history=(*history[first_kept:], (now_seconds, num_generators)))
 
 
 def required_generators(
@@ -146,9 +138,8 @@ def _learn(
             seen_at=now_seconds,
             seen_tokens=measured.mean_tokens,
         )
-    if memory.seen_at is None or memory.capability is None:
-        return replace(memory, capability=tokens_per_second)
-    return replace(memory, capability=max(memory.capability, tokens_per_second))
+    known = 0.0 if memory.seen_at is None or memory.capability is None else memory.capability
+    return replace(memory, capability=max(known, tokens_per_second))
 
 
 def _count_required(
@@ -166,30 +157,20 @@ def _count_required(
         return target, "nothing was sampled yet"
     starved = _is_starved(measured, limits)
     if starved and not _is_full(measured, limits) and _window_is_full(measured, limits):
-        return (
-            target,
-            (
-                f"{waits}, but the staleness window is full and slots are free: nothing is left to "
-                "claim"
-            ),
-        )
+        idle = "the staleness window is full and slots are free: nothing is left to claim"
+        return target, f"{waits}, but {idle}"
     if memory.seen_at is None:
         if now_seconds < memory.tries_from:
-            return (
-                target,
-                (
-                    f"{waits}; what one generator samples at most is not known since the "
-                    "autoscaler's start"
-                ),
-            )
-        return _probe(measured, memory, limits, settings)
+            unknown = "what one generator samples at most is not known since the autoscaler's start"
+            return target, f"{waits}; {unknown}"
+        return _probe(measured, target, limits, settings)
     exact = required_generators(need, memory.capability, measured, settings)
     explanation = (
         f"{need:,.0f} tokens/s needed, one generator samples {memory.capability:,.0f}; {waits}"
     )
     number = math.ceil(exact - 1e-9)
     longer = _length_change(measured, memory)
-    fewest, room = _probe(measured, memory, limits, settings)
+    fewest, room = _probe(measured, target, limits, settings)
     # A generator samples more tokens a second of shorter answers, fewer of longer: n* bounds from
     # above, from below. Relative change of the mean completion within which a measured capability
     # still holds.
@@ -220,20 +201,17 @@ def _length_change(measured: WindowRates, memory: Memory) -> float:
 
 
 def _probe(
-    measured: WindowRates, memory: Memory, limits: ReplicaLimits, settings: Settings
+    measured: WindowRates, target: int, limits: ReplicaLimits, settings: Settings
 ) -> tuple[int, str]:
     """The fewest generators that could suffice while slots are free, and why.
 
     One is let go at a time.
     """
-    target = memory.target
     # Share of `most_batch_wait` above which the generators are just enough, so none is let go on
     # trial
     if measured.batch_wait > 0.25 * limits.most_batch_wait:
-        return (
-            target,
-            f"the trainer waits for batches {measured.batch_wait:.1%} of the time: just enough",
-        )
+        waits = f"the trainer waits for batches {measured.batch_wait:.1%} of the time"
+        return target, f"{waits}: just enough"
     if measured.straggler_wait > limits.most_batch_wait:
         explanation = (
             f"the trainer waits for stragglers {measured.straggler_wait:.1%} of the time: slots "
@@ -246,9 +224,8 @@ def _probe(
     ):
         return target, f"{measured.generators_now} generators work, not yet {target}"
     fewest = math.ceil(measured.generators * measured.running / limits.slots)
-    return min(
-        target, fewest
-    ), f"the trainer never waits for a batch and slots are free: {fewest} may do"
+    room = f"the trainer never waits for a batch and slots are free: {fewest} may do"
+    return min(target, fewest), room
 
 
 def _rise(
@@ -303,23 +280,6 @@ def _pause(memory: Memory, settings: Settings) -> float:
     # 0.05: share of the fleet that may go within one window while capability is not known.
     tries = max(1, math.floor(0.05 * memory.target))
     return max(settings.lower_every_seconds, settings.window_seconds / tries)
-
-
-def _within_bounds(
-    memory: Memory, min_generators: int, max_generators: int, settings: Settings
-) -> Decision:
-    """Move a number that the bounds do not allow, as after a change of settings, to the nearest
-    that they do.
-    """
-    if memory.target < min_generators:
-        return _hold(
-            replace(memory, target=min_generators),
-            f"raising to {min_generators}: {_lower_bound(min_generators)}",
-        )
-    return _hold(
-        replace(memory, target=max_generators),
-        f"lowering to {max_generators}: {_upper_bound(max_generators, settings)}",
-    )
 
 
 def _lower_bound(min_generators: int) -> str:

@@ -68,15 +68,9 @@ class Deployment:
     def scale(self, replicas: int) -> None:
         """Ask for this many replicas."""
         patch = self._apps.patch_namespaced_deployment_scale
+        address = (self.name, self._namespace)
         body = {"spec": {"replicas": replicas}}
-        self._call(
-            "scale the Deployment",
-            patch,
-            self.name,
-            self._namespace,
-            body,
-            _content_type=MERGE_PATCH,
-        )
+        self._call("scale the Deployment", patch, *address, body, _content_type=MERGE_PATCH)
 
     def tell(self, reason: str, message: str, *, warning: bool) -> None:
         """Write an event of the Deployment, one sentence, as `kubectl describe` shows it."""
@@ -110,7 +104,10 @@ class Deployment:
         A Job whose trainer left because the release names another one does not count.
         """
         jobs = [job for job in self.jobs(selector) if not was_superseded(job)]
-        return all(_is_complete(job) for job in jobs) if jobs else None
+        if not jobs:
+            return None
+        types = [{entry.get("type") for entry in true_conditions(job)} for job in jobs]
+        return all("Complete" in of_one_job for of_one_job in types)
 
     def jobs(self, selector: str) -> list[dict[str, Any]]:
         """The Jobs with these labels."""
@@ -255,10 +252,6 @@ class Deployment:
         return ask(action, self._namespace, call, *arguments, **options)
 
 
-def _is_complete(job: Mapping[str, Any]) -> bool:
-    return any(entry.get("type") == "Complete" for entry in _conditions(job))
-
-
 def was_superseded(job: Mapping[str, Any]) -> bool:
     """Whether the Job controller reports the exit code of a replaced trainer, which the pod failure
     policy matches.
@@ -266,11 +259,11 @@ def was_superseded(job: Mapping[str, Any]) -> bool:
     failure_text = f"failed with exit code {EXIT_SUPERSEDED} "
     return any(
         entry.get("type") == "Failed" and failure_text in entry.get("message", "")
-        for entry in _conditions(job)
+        for entry in true_conditions(job)
     )
 
 
-def _conditions(job: Mapping[str, Any]) -> list[dict[str, Any]]:
+def true_conditions(job: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The conditions that are true."""
     return [
         entry

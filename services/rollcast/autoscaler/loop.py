@@ -3,15 +3,12 @@
 Read, decide, mark pods before a fall, show the number, apply it.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from rollcast.autoscaler.announcer import Announcer
 from rollcast.autoscaler.api_server import ClusterAway
@@ -25,6 +22,7 @@ from rollcast.autoscaler.collector import (
 )
 from rollcast.autoscaler.decision import Decision, decide
 from rollcast.autoscaler.decision_memory import Memory, ReplicaLimits
+from rollcast.autoscaler.deployment import Deployment
 from rollcast.autoscaler.moved_trainer import MovedTrainer
 from rollcast.autoscaler.sources import FleetSource
 from rollcast.autoscaler.totals import (
@@ -40,9 +38,6 @@ from rollcast.telemetry import autoscaler_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.prometheus_reader import SourceAway
-
-if TYPE_CHECKING:
-    from rollcast.autoscaler.deployment import Deployment
 
 log = get_logger()
 
@@ -68,12 +63,11 @@ class Loop:
         self._deployment = deployment
         self._board = board
         self._exporter = exporter
-        schedule = make_schedule(
-            config.recipe.schedule, groups_per_step=config.recipe.prompts_per_step
-        )
+        recipe = config.recipe
+        schedule = make_schedule(recipe.schedule, groups_per_step=recipe.prompts_per_step)
         self._limits = ReplicaLimits(
             slots=config.generator.most_slots,
-            rollouts_per_group=config.recipe.most_rollouts_per_prompt,
+            rollouts_per_group=recipe.most_rollouts_per_prompt,
             window_groups=widest_window(schedule),
         )
         self._collector = Collector(config.run, schedule.max_staleness)
@@ -210,19 +204,12 @@ class Loop:
             return reading, str(error)
         self._measured_at = now_seconds
         self._history.append(totals)
-        oldest = (
-            now_seconds
-            - max(TREND_SECONDS, CONSUMPTION_WINDOWS * self._settings.window_seconds)
-            - 60.0
-        )
-        while self._history[0].at < oldest:
+        window_seconds = self._settings.window_seconds
+        kept_seconds = max(TREND_SECONDS, CONSUMPTION_WINDOWS * window_seconds) + 60.0
+        while self._history[0].at < now_seconds - kept_seconds:
             self._history.popleft()
-        window_rates = rates(tuple(self._history), self._settings.window_seconds)
-        return (
-            reading,
-            window_rates
-            or "too little was measured since the last start of a pod or of the trainer",
-        )
+        too_little = "too little was measured since the last start of a pod or of the trainer"
+        return reading, rates(tuple(self._history), window_seconds) or too_little
 
     def _first(self, now_seconds: float, reading: FleetReading | None) -> Memory | None:
         """The first number: the replicas of the Deployment, or the running generators without a
@@ -255,11 +242,8 @@ class Loop:
             return
         with self._counting_failures("scale"):
             if rivals := self._deployment.rivals():
-                self._count_failure(
-                    "scale",
-                    f"{' and '.join(rivals)} scales the Deployment too; one of us has to go",
-                )
-                return
+                rival_names = " and ".join(rivals)
+                raise ClusterAway(f"{rival_names} scales the Deployment too; one of us has to go")
             if self._deployment.replicas() != target:
                 self._deployment.scale(target)
             self._applied = target
@@ -284,12 +268,8 @@ class Loop:
             with self._counting_failures("replicas"):
                 pods = self._deployment.pods_there()
                 sentence += f", {pods} pods are there: a quota, missing nodes or a start that fails"
-        self._announcer.announce_missing(
-            now_seconds,
-            is_fleet_incomplete,
-            sentence,
-            settings.start_up_seconds + settings.window_seconds,
-        )
+        patience = settings.start_up_seconds + settings.window_seconds
+        self._announcer.announce_missing(now_seconds, is_fleet_incomplete, sentence, patience)
 
     def _announce(self) -> None:
         """Write waiting events of the Deployment.
@@ -310,10 +290,8 @@ class Loop:
         if memory.capability is not None:
             self._exporter.set(autoscaler_metrics.AUTOSCALER_CAPABILITY, memory.capability)
         if decision.target != previous_target:
-            self._exporter.add(
-                autoscaler_metrics.AUTOSCALER_CHANGES,
-                direction="up" if decision.target > previous_target else "down",
-            )
+            direction = "up" if decision.target > previous_target else "down"
+            self._exporter.add(autoscaler_metrics.AUTOSCALER_CHANGES, direction=direction)
             self._announcer.announce_change(previous_target, decision.target, decision.reason)
             log.info(
                 "another number of generators",
@@ -337,11 +315,8 @@ class Loop:
         try:
             yield
         except ClusterAway as error:
-            self._count_failure(call, str(error))
-
-    def _count_failure(self, call: str, reason: str) -> None:
-        self._exporter.add(autoscaler_metrics.AUTOSCALER_FAILURES, call=call)
-        log.error("Kubernetes did not do it; it is tried again", call=call, reason=reason)
+            self._exporter.add(autoscaler_metrics.AUTOSCALER_FAILURES, call=call)
+            log.error("Kubernetes did not do it; it is tried again", call=call, reason=str(error))
 
 
 def widest_window(schedule: Schedule) -> int:

@@ -21,10 +21,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from rollcast.autoscaler.deployment import Deployment
+from rollcast.autoscaler.deployment import Deployment, true_conditions
 
 WAIT_SECONDS = 12.0
 """How long a pod must be missing. Exceeds the Job controller's first wait, which needs no help."""
@@ -143,10 +142,7 @@ def as_new(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_over(job: Mapping[str, Any]) -> bool:
-    conditions = job.get("status", {}).get("conditions", [])
-    return any(
-        entry["type"] in LAST_CONDITIONS and entry["status"] == "True" for entry in conditions
-    )
+    return any(entry["type"] in LAST_CONDITIONS for entry in true_conditions(job))
 
 
 def _is_held(job: Mapping[str, Any]) -> bool:

@@ -22,8 +22,7 @@ import argparse
 import itertools
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rollcast.autoscaler.api_server import ClusterAway, NotFound, ask, connect, list_all
 from rollcast.autoscaler.deployment import was_superseded
@@ -48,8 +47,7 @@ HOOK_KINDS = (
 """Kinds that hooks make, by the client's names; those that start pods come first."""
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """A kind of object that has the trainer's pods."""
 
     name: str

@@ -10,10 +10,10 @@ stop:  at SIGTERM or SIGINT; the Deployment keeps the number it has
 
 import time
 from contextlib import ExitStack
-from typing import Any
 
 from rollcast.autoscaler.api_server import ClusterAway, connect, own_namespace
 from rollcast.autoscaler.board import DecisionBoard
+from rollcast.autoscaler.deployment import Deployment
 from rollcast.autoscaler.keda import MAX_CALLS, ExternalScaler
 from rollcast.autoscaler.loop import Loop
 from rollcast.autoscaler.sources import open_source
@@ -72,23 +72,19 @@ def serve(config: RunConfig) -> int:
         log.info("autoscaler serves", mode=settings.mode, http=http.port)
         while True:
             heartbeat.beat()
-            turn_start_seconds = time.monotonic()
+            next_turn_seconds = time.monotonic() + settings.every_seconds
             loop.turn()
-            if stop.wait(
-                max(0.0, settings.every_seconds - (time.monotonic() - turn_start_seconds))
-            ):
+            if stop.wait(max(0.0, next_turn_seconds - time.monotonic())):
                 return 0
 
 
-def open_deployment(settings: Autoscaler) -> Any:
+def open_deployment(settings: Autoscaler) -> Deployment | None:
     """The Deployment that the settings name, or None.
 
     Raises UserError if Kubernetes cannot be reached, or, in mode controller, others scale it.
     """
     if settings.deployment is None:
         return None
-    from rollcast.autoscaler.deployment import Deployment
-
     deployment = Deployment(
         connect("autoscaler.deployment"), own_namespace(settings.namespace), settings.deployment
     )

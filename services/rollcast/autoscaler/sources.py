@@ -66,13 +66,13 @@ class ScrapedFleet:
             generator_id: self._readers.submit(self._page(url).read)
             for generator_id, url in places.items()
         }
-        generators: dict[Place, tuple[Sample, ...]] = {}
-        for generator_key, future in waiting.items():
+        generators: dict[Place, list[Sample]] = {}
+        for generator_id, future in waiting.items():
             try:
-                generators[generator_key] = tuple(future.result())
+                generators[generator_id] = future.result()
             except SourceAway:
                 self.skipped["generator_away"] += 1
-        return FleetReading(tuple(answer.result()), generators)
+        return FleetReading(answer.result(), generators)
 
     def close(self) -> None:
         self._readers.shutdown(wait=False, cancel_futures=True)
@@ -87,19 +87,15 @@ class ScrapedFleet:
     def _generators(self) -> dict[Place, str]:
         """Metrics page by address, or by name in the run folder."""
         if self._settings.generators is None:
-            service_names = sorted(
-                path.name
-                for path in self._ports.glob("[!.]*")
-                if not path.name.startswith(_OTHER_SERVICES)
-            )
-            return self._readable(service_names[:MAX_GENERATORS])
+            names = sorted(path.name for path in self._ports.glob("[!.]*"))
+            names = [name for name in names if not name.startswith(_OTHER_SERVICES)]
+            return self._readable(names[:MAX_GENERATORS])
         host, _, port = self._settings.generators.rpartition(":")
         try:
             address_infos = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
         except (OSError, ValueError):
-            self.skipped["name_not_found"] += (
-                1  # a headless Service without a ready pod has no address
-            )
+            # A headless Service without a ready pod has no address.
+            self.skipped["name_not_found"] += 1
             return {}
         addresses = sorted({str(entry[4][0]) for entry in address_infos})[:MAX_GENERATORS]
         scheme = "https" if self._http.tls else "http"
@@ -145,10 +141,7 @@ class PrometheusFleet:
                 self.skipped["no_pod_label"] += 1
             else:
                 generators.setdefault(generator_id, []).append(sample)
-        return FleetReading(
-            tuple(trainer),
-            {generator_key: tuple(samples) for generator_key, samples in generators.items()},
-        )
+        return FleetReading(trainer, generators)
 
     def close(self) -> None:
         self._prometheus.close()

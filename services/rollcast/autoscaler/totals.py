@@ -103,7 +103,9 @@ def rates(history: Sequence[Totals], window_seconds: float) -> WindowRates | Non
         return None
     last = history[-1]
     start = max(last.at - window_seconds, last.undisturbed_since)
-    first = history[min(bisect_left([totals.at for totals in history], start), len(history) - 1)]
+    first = history[
+        min(bisect_left(history, start, key=lambda totals: totals.at), len(history) - 1)
+    ]
     seconds = last.at - first.at
     watched = last.watched_seconds - first.watched_seconds
     joined = last.joined_seconds - first.joined_seconds
@@ -117,21 +119,16 @@ def rates(history: Sequence[Totals], window_seconds: float) -> WindowRates | Non
         # is used
         last.at - (1.0 if batch_wait > 0.1 else CONSUMPTION_WINDOWS) * window_seconds,
     )
-    long_window_start = history[bisect_left([totals.at for totals in history], since)]
+    long_window_start = history[bisect_left(history, since, key=lambda totals: totals.at)]
+    long_seconds = max(last.at - long_window_start.at, seconds)
     return WindowRates(
         seconds=seconds,
         generators=generators,
         generators_now=last.joined,
         batch_wait=batch_wait,
-        long_batch_wait=min(
-            1.0,
-            (last.batch_wait - long_window_start.batch_wait)
-            / max(last.at - long_window_start.at, seconds),
-        ),
+        long_batch_wait=min(1.0, (last.batch_wait - long_window_start.batch_wait) / long_seconds),
         straggler_wait=min(
-            1.0,
-            (last.straggler_wait - long_window_start.straggler_wait)
-            / max(last.at - long_window_start.at, seconds),
+            1.0, (last.straggler_wait - long_window_start.straggler_wait) / long_seconds
         ),
         redis_wait=min(1.0, (last.redis_wait - first.redis_wait) / seconds),
         sampled=(last.sampled_tokens - first.sampled_tokens) / watched * generators,

@@ -129,9 +129,8 @@ def start_server(
             else server.add_insecure_port(address)
         )
     except RuntimeError as error:
-        listen(
-            settings.bind, settings.port, setting=setting
-        ).close()  # raises the reason if the port is at fault
+        # Raises the reason if the port is at fault.
+        listen(settings.bind, settings.port, setting=setting).close()
         if settings.tls is None:
             raise UserError(
                 f"{setting} = {settings.port}: gRPC cannot listen at {address}; choose another "
@@ -171,9 +170,8 @@ class _TokenInterceptor(grpc.ServerInterceptor):
         def refuse(_: Any, context: grpc.ServicerContext) -> None:
             context.abort(grpc.StatusCode.UNAUTHENTICATED, sentence)
 
-        self._refusal: Any = grpc.stream_stream_rpc_method_handler(
-            refuse
-        )  # does not wait for a request
+        # Does not wait for a request.
+        self._refusal: Any = grpc.stream_stream_rpc_method_handler(refuse)
 
     def intercept_service(self, continuation: Any, details: Any) -> Any:
         presented_token = dict(details.invocation_metadata).get(_AUTHORIZATION, "")

@@ -34,28 +34,16 @@ class SilentCalls(grpc.ServerInterceptor):
         handler = continuation(details)
         if handler is None:
             return None
-        serialize = {
-            "request_deserializer": handler.request_deserializer,
-            "response_serializer": handler.response_serializer,
-        }
-        if handler.response_streaming:
-            respond = (
-                handler.stream_stream
-                if handler.request_streaming
-                else _as_stream_handler(handler.unary_stream)
-            )
-            return grpc.stream_stream_rpc_method_handler(
-                lambda requests, context: respond(self._track_requests(requests, context), context),
-                **serialize,
-            )
-        answer = (
-            handler.stream_unary
-            if handler.request_streaming
-            else _as_stream_handler(handler.unary_unary)
-        )
-        return grpc.stream_unary_rpc_method_handler(
-            lambda requests, context: answer(self._track_requests(requests, context), context),
-            **serialize,
+        answers = "stream" if handler.response_streaming else "unary"
+        if handler.request_streaming:
+            respond = getattr(handler, f"stream_{answers}")
+        else:
+            respond = _as_stream_handler(getattr(handler, f"unary_{answers}"))
+        make_handler = getattr(grpc, f"stream_{answers}_rpc_method_handler")
+        return make_handler(
+            lambda requests, context: respond(self._track_requests(requests, context), context),
+            request_deserializer=handler.request_deserializer,
+            response_serializer=handler.response_serializer,
         )
 
     def _track_requests(

@@ -52,11 +52,7 @@ class WaitingConnections:
         is closed.
         """
         self._forget_closed()
-        waiting = [
-            key
-            for key, open_connection in self._open.items()
-            if open_connection.waiting_since is not None
-        ]
+        waiting = [key for key, other in self._open.items() if other.waiting_since is not None]
         self._open[address[:2]] = _Connection(connection, time.monotonic())
         if len(self._open) > self._max_connections:
             self._close(min(waiting, key=self._waiting_since, default=address[:2]))
@@ -72,10 +68,8 @@ class WaitingConnections:
             await asyncio.sleep(1.0)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        connection = (
-            self._open.get(tuple(scope.get("client") or ())) if scope["type"] == "http" else None
-        )
-        if connection is None:
+        connection = self._open.get(tuple(scope.get("client") or ()))
+        if connection is None or scope["type"] != "http":
             await self._application(scope, receive, send)
             return
         since = time.monotonic()
@@ -108,11 +102,7 @@ class WaitingConnections:
         return time.monotonic() if since is None else since
 
     def _forget_closed(self) -> None:
-        for key in [
-            key
-            for key, open_connection in self._open.items()
-            if open_connection.socket.fileno() < 0
-        ]:
+        for key in [key for key, other in self._open.items() if other.socket.fileno() < 0]:
             del self._open[key]
 
     def _close(self, key: tuple[str, int]) -> None:

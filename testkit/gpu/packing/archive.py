@@ -20,6 +20,7 @@ from testkit.gpu.packing.machine_code import without_other_architectures
 from testkit.record import PACKED_COMMIT, ROOT, commit
 
 ALREADY_THERE = Path(__file__).with_name("already_there.txt")
+UNUSED = Path(__file__).with_name("unused.txt")
 REQUIREMENTS = ("generator-cuda.txt", "trainer-cuda.txt", "renderers.txt")
 PROOF_PACKAGES = (
     "execnet",
@@ -34,37 +35,6 @@ PROOF_PACKAGES = (
     "sortedcontainers",
 )
 """Pinned in requirements/cuda.txt: the embedded Redis, and what the tests of wire 2 run with."""
-UNUSED = frozenset(
-    {
-        "agent-detector",
-        "anthropic",
-        "antlr4-python3-runtime",
-        "async-timeout",
-        "cryptography",
-        "datasets",
-        "dill",
-        "dnspython",
-        "fastapi-cli",
-        "fastapi-cloud-cli",
-        "fastar",
-        "httptools",
-        "latex2sympy2-extended",
-        "math-verify",
-        "mcp",
-        "mcp-types",
-        "multiprocess",
-        "outlines-core",
-        "pycountry",
-        "rich-toolkit",
-        "rignore",
-        "sentry-sdk",
-        "supervisor",
-        "tzdata",
-        "vllm",
-        "watchfiles",
-    }
-)
-"""Pinned for other uses than this one; vllm is packed apart."""
 VLLM_UNUSED = (
     "vllm/vllm-rs",
     "vllm/third_party/fmha_sm100",
@@ -128,37 +98,22 @@ def wanted_packages(already_there: Collection[str]) -> dict[str, str]:
     pinned: dict[str, str] = {}
     for name in REQUIREMENTS:
         pinned |= pins(ROOT / "requirements" / name)
-    needed_versions = {
-        name: version
-        for name, version in pinned.items()
-        if name not in UNUSED and name not in already_there
-    }
+    left_out = names_in(UNUSED) | set(already_there)
+    needed_versions = {name: version for name, version in pinned.items() if name not in left_out}
     return needed_versions | pins(ROOT / "requirements" / "cuda.txt", (*PROOF_PACKAGES, "vllm"))
 
 
 def download(packages: dict[str, str], python: str, folder: Path) -> None:
     """Wheels for a machine of another Python than this one."""
-    options = [
-        "--only-binary=:all:",
-        "--no-deps",
-        "--python-version",
-        python,
-        "--implementation",
-        "cp",
-    ]
-    for abi in (f"cp{python.replace('.', '')}", "abi3", "none"):
-        options += ["--abi", abi]
-    for platform in (
-        *(f"manylinux_2_{minor}_x86_64" for minor in MANYLINUX),
-        "manylinux2014_x86_64",
-        "any",
-    ):
-        options += ["--platform", platform]
+    command = [sys.executable, "-m", "pip", "download", "-q", f"--dest={folder}", "--no-deps"]
+    command += ["--only-binary=:all:", f"--python-version={python}", "--implementation=cp"]
+    abis = (f"cp{python.replace('.', '')}", "abi3", "none")
+    command += [f"--abi={abi}" for abi in abis]
+    platforms = [f"manylinux_2_{minor}_x86_64" for minor in MANYLINUX]
+    platforms += ["manylinux2014_x86_64", "any"]
+    command += [f"--platform={platform}" for platform in platforms]
     wheels = [f"{name}=={version}" for name, version in sorted(packages.items())]
-    subprocess.run(
-        [sys.executable, "-m", "pip", "download", "-q", "-d", str(folder), *options, *wheels],
-        check=True,
-    )
+    subprocess.run([*command, *wheels], check=True)
 
 
 def unpack(wheel: Path, site: Path) -> None:

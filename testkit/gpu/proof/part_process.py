@@ -57,17 +57,13 @@ def run_part(name: str, limit: Limit, *, is_small: bool) -> dict[str, Any]:
     if code is None and limit.is_the_wholes:
         return about | {"cut": f"{name} was ended after {seconds:.0f} s, when --minutes were over"}
     if code is None:
-        return about | {"failed": f"{name} took longer than {_minutes(limit)} minutes"}
+        assert limit.seconds is not None
+        return about | {"failed": f"{name} took longer than {limit.seconds / 60:g} minutes"}
     if code != 0 or not figures:
         # Characters of a reason in the report
         reason = (reasons.strip().splitlines() or ["it said nothing"])[-1][:300]
         return about | {"failed": f"{name} ended with exit code {code}: {reason}"}
     return about
-
-
-def _minutes(limit: Limit) -> str:
-    assert limit.seconds is not None
-    return f"{limit.seconds / 60:g}"
 
 
 def _parse_figures(text: str) -> dict[str, Any]:

@@ -23,13 +23,15 @@ def read_standing(name: str, folder: Path, *, is_small: bool, again: bool) -> St
     except (OSError, ValueError):
         return Standing()
     figures: Any = record.get("figures") if isinstance(record, dict) else None
-    if not isinstance(figures, dict):
+    if not isinstance(figures, dict) or bool(figures.get("small")) != is_small:
         return Standing()
-    if bool(figures.get("small")) != is_small:
+    if "failed" in figures and again:
         return Standing()
-    state = _state(figures)
-    if state == "failed" and again:
-        return Standing()
+    state: State = "done"
+    if "failed" in figures:
+        state = "failed"
+    elif "cut" in figures:
+        state = "cut"
     return Standing(state, float(figures.get("seconds", 0.0)))
 
 
@@ -41,9 +43,3 @@ def keep(name: str, folder: Path, figures: dict[str, Any]) -> None:
 def file_name(name: str) -> str:
     """Name of the part's file without its suffix."""
     return f"gpu-{name}"
-
-
-def _state(figures: dict[str, Any]) -> State:
-    if "failed" in figures:
-        return "failed"
-    return "cut" if "cut" in figures else "done"

@@ -180,29 +180,18 @@ class _Question:
             return self._advice(
                 AdviceKind.STOP,
                 f"The rest gains less than {NEGLIGIBLE_GAIN:g} on average.",
-                (
-                    "Another learning rate, data or length budget may gain more: that is another "
-                    "curve."
-                ),
+                "Another learning rate, data or length budget may gain more: that is another "
+                "curve.",
             )
         wait = self._best_wait()
         kind = self._best_kind(mean_gain, wait)
         if kind is AdviceKind.WAIT and wait is not None:
             return self._wait(wait)
+        gain = difference(mean_gain)
+        change = f"If a gain of {gain} were enough, the advice would be to continue."
         if kind is AdviceKind.CONTINUE:
-            return self._advice(
-                AdviceKind.CONTINUE,
-                self._odds(),
-                (
-                    f"If you required a gain above {difference(mean_gain)}, the advice would be to "
-                    "stop."
-                ),
-            )
-        return self._advice(
-            AdviceKind.STOP,
-            self._odds(),
-            f"If a gain of {difference(mean_gain)} were enough, the advice would be to continue.",
-        )
+            change = f"If you required a gain above {gain}, the advice would be to stop."
+        return self._advice(kind, self._odds(), change)
 
     def _no_learning(self) -> Advice:
         take_off_sentence = ""
@@ -284,8 +273,10 @@ class _Question:
 
     def _advice(self, kind: AdviceKind, reason: str, change: str, evaluations: int = 0) -> Advice:
         is_known = self._forecast.verdict.num_missing == 0
+        headline = kind.capitalize()
         wait = None
         if kind is AdviceKind.WAIT:
+            headline = f"Wait for {evaluations_in_words(evaluations)}"
             last = self._forecast.curve.compute[-1:] + evaluations * self._spacing
             until = min(
                 float(self._axis.to_device_hours(last)[0]), max(self._budget, self._newest_compute)
@@ -294,11 +285,6 @@ class _Question:
                 self._waits.index(evaluations) if evaluations in self._waits else -1
             ]
             wait = self._stretch(until, printed_levels)
-        headline = (
-            kind.capitalize()
-            if kind is not AdviceKind.WAIT
-            else f"Wait for {evaluations_in_words(evaluations)}"
-        )
         has_rest = self._forecast.verdict.has_forecast and self._budget > self._newest_compute
         return Advice(
             kind=kind,

@@ -29,10 +29,9 @@ class Stretch:
 
     def to_dict(self) -> dict[str, Any]:
         """Every attribute for JSON, the gain as q05, q50 and q95."""
-        gain = (
-            None if self.gain is None else dict(zip(("q05", "q50", "q95"), self.gain, strict=True))
-        )
-        return {"until": self.until, "compute": self.compute, "money": self.money, "gain": gain}
+        levels = ("q05", "q50", "q95")
+        gain = None if self.gain is None else dict(zip(levels, self.gain, strict=True))
+        return vars(self) | {"gain": gain}
 
 
 @dataclass(frozen=True)

@@ -17,18 +17,12 @@ def evaluations_in_words(number: int) -> str:
 
 def signs_in_words(wait: WaitPlan) -> str:
     """Sentence on the next readings that would change the advice."""
-    goes_on = (
-        None
-        if wait.continue_from is None
-        else f"{wait.continue_from:.3f} or more would speak for continuing"
-    )
-    if goes_on is None and wait.stop_below is None:
-        return "Hardly any one reading would; the slope of the curve will."
-    if wait.stop_below is None:
-        return f"A level of {goes_on}."
-    if goes_on is None:
+    if wait.continue_from is None:
+        if wait.stop_below is None:
+            return "Hardly any one reading would; the slope of the curve will."
         return f"A level below {wait.stop_below:.3f} would speak for stopping."
-    return f"A level of {goes_on}, below {wait.stop_below:.3f} for stopping."
+    stops = "" if wait.stop_below is None else f", below {wait.stop_below:.3f} for stopping"
+    return f"A level of {wait.continue_from:.3f} or more would speak for continuing{stops}."
 
 
 def caution_in_words(forecast: Forecast) -> str:

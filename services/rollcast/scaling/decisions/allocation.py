@@ -142,15 +142,6 @@ class _Runs:
             for run_index, forecast in enumerate(forecasts)
             if forecast.verdict.kind.is_described
         )
-        self._order = [
-            np.random.default_rng(place).permutation(forecast.draws.asymptote.size)
-            for place, forecast in enumerate(forecasts)
-        ]
-        self._recent = {
-            place: _recent(forecast, np.random.default_rng(place))
-            for place, forecast in enumerate(forecasts)
-            if place not in self.able
-        }
         self.present_pass_rates = self.after(0.0)
 
     def after(self, hours: float) -> Array:
@@ -159,11 +150,13 @@ class _Runs:
         """
         rates = []
         for run_index, forecast in enumerate(self.forecasts):
-            if run_index in self._recent:
-                rates.append(self._recent[run_index])
-            else:
+            # The same at each call: an order of its own, or readings of its own.
+            rng = np.random.default_rng(run_index)
+            if run_index in self.able:
                 law = forecast.draws.law([float(forecast.curve.compute[-1]) + hours])[0]
-                rates.append(law[self._order[run_index]])
+                rates.append(law[rng.permutation(law.size)])
+            else:
+                rates.append(_recent(forecast, rng))
         return np.array(rates)
 
     def ends(self, final: Array, continued: tuple[int, ...]) -> Array:

@@ -43,7 +43,11 @@ def judge_break(
     if abs(amplitude) < MIN_BREAK:
         return None
     where = f"from {place(departure.at, unit)} on"
-    odds = f"The odds of a break there are {_odds(log_odds)} to 1."
+    # 1e6: odds above this are not printed: they come from the prior of the noise, not from the
+    # readings.
+    is_huge = log_odds > np.log(1e6)
+    number = "over a million" if is_huge else f"{np.exp(log_odds):,.0f}"
+    odds = f"The odds of a break there are {number} to 1."
     if amplitude < 0:
         return Verdict(
             VerdictKind.NOT_SIGMOID,
@@ -60,14 +64,6 @@ def judge_break(
         ),
         departure.at,
     )
-
-
-def _odds(log_odds: float) -> str:
-    # 1e6: odds above this are not printed: they come from the prior of the noise, not from the
-    # readings.
-    if log_odds > np.log(1e6):
-        return "over a million"
-    return f"{np.exp(log_odds):,.0f}"
 
 
 def suspected_breaks(observations: Observations, grid: Grid, prior: Prior) -> list[Departure]:

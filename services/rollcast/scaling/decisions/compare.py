@@ -142,10 +142,7 @@ def _pair(forecasts: Sequence[Forecast], first: int, second: int) -> Comparison:
     lower = float(np.mean(difference < -ASYMPTOTE_MARGIN))
     interval = quantiles(difference)
     low, median, high = interval
-    names = [
-        forecast.curve.name or f"run {index + 1}"
-        for index, forecast in ((first, first_run), (second, second_run))
-    ]
+    names = [forecasts[index].curve.name or f"run {index + 1}" for index in (first, second)]
     if is_off_zero(interval, ASYMPTOTE_MARGIN):
         better = names[0] if median > 0 else names[1]
         verdict = f"{better} has the higher asymptote, by {abs(median):.3f} ({_range(low, high)})."
@@ -154,19 +151,11 @@ def _pair(forecasts: Sequence[Forecast], first: int, second: int) -> Comparison:
         np.mean([np.median(first_run.draws.asymptote), np.median(second_run.draws.asymptote)])
     )
     # B is compared at one A for both, as in the paper.
-    fixed_fits = [
-        with_asymptote(forecast.curve, common, forecast.options)
-        for forecast in (first_run, second_run)
-    ]
-    slopes = quantiles(
-        difference_of_draws(fixed_fits[0].draws.exponent, fixed_fits[1].draws.exponent)
-    )
-    level = half_way(fixed_fits[0], common)
-    delays = quantiles(
-        difference_of_draws(
-            log_compute_to(fixed_fits[0], level), log_compute_to(fixed_fits[1], level)
-        )
-    )
+    fixed = [with_asymptote(run.curve, common, run.options) for run in (first_run, second_run)]
+    slopes = quantiles(difference_of_draws(fixed[0].draws.exponent, fixed[1].draws.exponent))
+    level = half_way(fixed[0], common)
+    log_computes = [log_compute_to(run, level) for run in fixed]
+    delays = quantiles(difference_of_draws(*log_computes))
     is_same = low >= -ASYMPTOTE_MARGIN and high <= ASYMPTOTE_MARGIN
     verdict = (
         f"The asymptotes {'are within the margin' if is_same else 'cannot be separated'} "

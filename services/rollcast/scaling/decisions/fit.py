@@ -155,10 +155,9 @@ def _counted_since(curve: Curve, verdict: Verdict, change: float) -> Verdict:
     """
     count = int(np.sum(curve.compute >= change))
     num_missing = max(MIN_LAW_POINTS - count, 0)
+    added = f"The forecast comes from the {count} evaluations of that part alone."
     if num_missing:
         added = f"That part has {count} of the {MIN_LAW_POINTS} evaluations that a forecast needs."
-    else:
-        added = f"The forecast comes from the {count} evaluations of that part alone."
     return replace(verdict, reason=f"{verdict.reason} {added}", num_missing=num_missing)
 
 

@@ -116,9 +116,9 @@ class Forecast:
         levels = np.asarray(quantiles, dtype=float)
         readings, gain = self.law_readings(at, standard_error)
         stack = self.options.prior.stack
-        if stack is None or len(self.counted_curve) < MIN_OUTLOOK_POINTS:
-            return order_statistics(readings, levels)
         answer = order_statistics(readings, levels)
+        if stack is None or len(self.counted_curve) < MIN_OUTLOOK_POINTS:
+            return answer
         ahead = at > self.curve.compute[-1] * (1.0 - CUT_ROUNDING)
         answer[:, ahead] = combine_quantiles(
             stack, self.summary, at[ahead], levels, readings[ahead], gain[ahead]

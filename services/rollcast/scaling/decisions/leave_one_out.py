@@ -28,9 +28,8 @@ import numpy as np
 
 from rollcast.scaling.decisions.compare import Triple, half_way, is_off_zero, log_compute_to, triple
 from rollcast.scaling.decisions.forecast import Forecast
-from rollcast.scaling.decisions.repeats import Repeats, SeedSpread
+from rollcast.scaling.decisions.repeats import RecipeDraws, Repeats
 from rollcast.scaling.decisions.settings import LOG_COMPUTE_RATIO_MARGIN
-from rollcast.scaling.law.curve import Array
 from rollcast.scaling.law.settings import ASYMPTOTE_MARGIN
 
 
@@ -112,143 +111,95 @@ def leave_one_out(
         for run in (whole_recipe, *without)
     ]
     null = [recipe.joint.curve.name in null_controls for recipe in recipes]
-    ceilings = _ceilings(recipes, null)
+    asymptotes = RecipeDraws.measure(recipes, lambda run: run.draws.asymptote, null)
+    shares_ceiling = [
+        index == 0 or is_null or not _has_another_ceiling(recipes, index, asymptotes)
+        for index, is_null in enumerate(null)
+    ]
     # The mean of the median asymptotes of the recipes that share the ceiling.
     shared = [
-        draws for draws, moves in zip(ceilings.draws, ceilings.moves, strict=True) if not moves
+        np.median(draws)
+        for draws, shares in zip(asymptotes.joint, shares_ceiling, strict=True)
+        if shares
     ]
-    common = float(np.mean([np.median(draws) for draws in shared]))
-    speeds = _speeds(recipes, null, ceilings, common)
-    rows = []
-    for recipe_index, is_null in enumerate(null):
-        row = _row(recipes, recipe_index, ceilings, speeds)
-        rows.append(replace(row, kind=PartKind.NULL_CONTROL) if is_null else row)
-    return LeaveOneOut(common, speeds.level, rows, [recipe.joint for recipe in speeds.fixed_fits])
-
-
-@dataclass(frozen=True)
-class _Ceilings:
-    """The asymptotes of all recipes, the whole one first.
-
-    Attributes:
-        draws: of A, by recipe.
-        spread: between runs of one recipe.
-        losses: of A by each recipe without a part, so one fewer than recipes.
-        moves: whether the recipe has another ceiling than the whole one.
-    """
-
-    draws: list[Array]
-    spread: SeedSpread
-    losses: list[Triple]
-    moves: list[bool]
-
-
-def _ceilings(recipes: Sequence[Repeats], null: Sequence[bool]) -> _Ceilings:
-    spread = SeedSpread.from_draws(
-        [[run.draws.asymptote for run in recipe.alone] for recipe in recipes], null
-    )
-    draws = [recipe.joint.draws.asymptote for recipe in recipes]
-    losses = [spread.loss(draws, recipe_index) for recipe_index in range(1, len(recipes))]
-    moves = [False]
-    for place, loss in enumerate(losses, start=1):
-        differs = not null[place] and is_off_zero(loss, ASYMPTOTE_MARGIN)
-        moves.append(differs and _is_passed(recipes, place, spread, whole_is_better=loss[1] > 0))
-    return _Ceilings(draws, spread, losses, moves)
-
-
-def _is_passed(
-    recipes: Sequence[Repeats], recipe_index: int, asymptotes: SeedSpread, *, whole_is_better: bool
-) -> bool:
-    """Whether the better one of the whole recipe and the one at `place` has passed the asymptote of
-    the other.
-    """
-    better, worse = (0, recipe_index) if whole_is_better else (recipe_index, 0)
-    last = recipes[better].joint.curve.compute[-1]
-    reached = recipes[better].joint.draws.law([last])[0]
-    gap = asymptotes.loss(
-        {better: reached, worse: recipes[worse].joint.draws.asymptote}, recipe_index
-    )
-    if whole_is_better:
-        return gap[0] > 0
-    return gap[2] < 0
-
-
-@dataclass(frozen=True)
-class _Speeds:
-    """The efficiency of all recipes with A held at the common value, the whole one first.
-
-    Attributes:
-        fixed_fits: the fits.
-        level: the pass rate half-way up.
-        exponents: draws of B, by recipe.
-        exponent_spread: of B between runs of one recipe.
-        log_computes: draws of ln of the compute half-way up, by recipe.
-        log_compute_spread: the spread of these.
-    """
-
-    fixed_fits: list[Repeats]
-    level: float
-    exponents: list[Array]
-    exponent_spread: SeedSpread
-    log_computes: list[Array]
-    log_compute_spread: SeedSpread
-
-
-def _speeds(
-    recipes: Sequence[Repeats], null: Sequence[bool], ceilings: _Ceilings, common: float
-) -> _Speeds:
+    common = float(np.mean(shared))
     fixed_fits = [recipe.with_fixed_asymptote(common) for recipe in recipes]
     level = half_way(fixed_fits[0].joint, common)
-    shares_ceiling = [not moves for moves in ceilings.moves]
-    exponents = [[run.draws.exponent for run in recipe.alone] for recipe in fixed_fits]
-    log_computes = [[log_compute_to(run, level) for run in recipe.alone] for recipe in fixed_fits]
-    return _Speeds(
-        fixed_fits=fixed_fits,
-        level=level,
-        exponents=[recipe.joint.draws.exponent for recipe in fixed_fits],
-        exponent_spread=SeedSpread.from_draws(exponents, null, shares_ceiling),
-        log_computes=[log_compute_to(recipe.joint, level) for recipe in fixed_fits],
-        log_compute_spread=SeedSpread.from_draws(log_computes, null, shares_ceiling),
+    exponents = RecipeDraws.measure(
+        fixed_fits, lambda run: run.draws.exponent, null, shares_ceiling
     )
+    log_computes = RecipeDraws.measure(
+        fixed_fits, lambda run: log_compute_to(run, level), null, shares_ceiling
+    )
+    rows = []
+    for index, (recipe, fixed_fit) in enumerate(zip(recipes, fixed_fits, strict=True)):
+        row = _free_fit(recipe, index, asymptotes, exponents, fixed_fit.joint)
+        if index > 0:
+            row = _with_losses(
+                row, index, shares_ceiling[index], asymptotes, exponents, log_computes
+            )
+        rows.append(replace(row, kind=PartKind.NULL_CONTROL) if null[index] else row)
+    return LeaveOneOut(common, level, rows, [recipe.joint for recipe in fixed_fits])
 
 
-def _row(
-    recipes: Sequence[Repeats], recipe_index: int, ceilings: _Ceilings, speeds: _Speeds
+def _has_another_ceiling(
+    recipes: Sequence[Repeats], recipe_index: int, asymptotes: RecipeDraws
+) -> bool:
+    """Whether A differs from that of the whole recipe, and the better one of the two has passed the
+    asymptote of the other.
+    """
+    loss = asymptotes.loss(recipe_index)
+    if not is_off_zero(loss, ASYMPTOTE_MARGIN):
+        return False
+    whole_is_better = loss[1] > 0
+    better = recipes[0 if whole_is_better else recipe_index].joint
+    reached = better.draws.law([better.curve.compute[-1]])[0]
+    if whole_is_better:
+        return asymptotes.excess(reached, asymptotes.joint[recipe_index], recipe_index)[0] > 0
+    return asymptotes.excess(asymptotes.joint[0], reached, recipe_index)[2] < 0
+
+
+def _free_fit(
+    recipe: Repeats,
+    recipe_index: int,
+    asymptotes: RecipeDraws,
+    exponents: RecipeDraws,
+    fixed_fit: Forecast,
 ) -> Row:
-    recipe = recipes[recipe_index]
     joint = recipe.joint
     # An asymptote is a pass rate, however far the runs stray.
-    asymptote = ceilings.spread.widened_quantiles(
-        ceilings.draws[recipe_index], recipe_index, joint.asymptote()
-    )
-    row = Row(
+    asymptote = asymptotes.widened_quantiles(recipe_index, joint.asymptote())
+    return Row(
         name=joint.curve.name,
         num_runs=len(recipe.alone),
         asymptote=triple(np.clip(asymptote, 0.0, 1.0)),
         exponent=triple(joint.exponent()),
         midpoint=triple(joint.midpoint()),
-        exponent_at_common=speeds.exponent_spread.widened_quantiles(
-            speeds.exponents[recipe_index],
-            recipe_index,
-            speeds.fixed_fits[recipe_index].joint.exponent(),
-        ),
+        exponent_at_common=exponents.widened_quantiles(recipe_index, fixed_fit.exponent()),
     )
-    if recipe_index == 0:
-        return row
-    exponent_loss = speeds.exponent_spread.loss(speeds.exponents, recipe_index)
+
+
+def _with_losses(
+    row: Row,
+    recipe_index: int,
+    shares_ceiling: bool,
+    asymptotes: RecipeDraws,
+    exponents: RecipeDraws,
+    log_computes: RecipeDraws,
+) -> Row:
+    """The row with what leaving the part out costs."""
+    exponent_loss = exponents.loss(recipe_index)
     # ln of the whole recipe's compute half-way up over this one's.
-    delay = speeds.log_compute_spread.loss(speeds.log_computes, recipe_index)
-    moves = ceilings.moves[recipe_index]
-    if moves:
+    delay = log_computes.loss(recipe_index)
+    kind = PartKind.CANNOT_TELL
+    if not shares_ceiling:
         kind = PartKind.CEILING_MOVER
     elif is_off_zero(delay, LOG_COMPUTE_RATIO_MARGIN) or is_off_zero(exponent_loss):
         kind = PartKind.EFFICIENCY_SHAPER
-    else:
-        kind = PartKind.CANNOT_TELL
     return replace(
         row,
-        asymptote_loss=ceilings.losses[recipe_index - 1],
+        asymptote_loss=asymptotes.loss(recipe_index),
         exponent_loss=exponent_loss,
-        compute_ratio=None if moves else triple(np.exp(-np.array(delay[::-1]))),
+        compute_ratio=triple(np.exp(-np.array(delay[::-1]))) if shares_ceiling else None,
         kind=kind,
     )

@@ -83,17 +83,8 @@ def best_wait(
     """
     noise = float(np.var(levels[0]))
     plans = [
-        _wait(
-            number,
-            wait_levels,
-            _true_levels(wait_levels, noise),
-            end,
-            float(share),
-            level,
-            worth,
-            persistence,
-        )
-        for number, wait_levels, share in zip(waits, levels, ahead, strict=True)
+        _wait(number, readings, noise, end, float(share), level, worth, persistence)
+        for number, readings, share in zip(waits, levels, ahead, strict=True)
     ]
     best = max(plans, key=lambda wait: wait.value)
     for wait in plans:
@@ -115,22 +106,22 @@ def _true_levels(readings: Array, noise: float) -> Array:
 def _wait(
     number: int,
     readings: Array,
-    true_levels: Array,
+    noise: float,
     end: Array,
     spent: float,
     level: float,
     worth: float,
     persistence: float,
 ) -> WaitPlan:
-    """`readings` (u,) equally likely readings after the wait, in the order of `SCORES`;
-    `true_levels` (u,) the level of each.
+    """`readings` (u,) equally likely readings after the wait, in the order of `SCORES`; `noise`:
+    variance of a reading about its level; `spent`: share of the rest.
     """
     correlation = spent**persistence
     # (u, u) normal scores of the end, for each score after the wait.
     scores = correlation * SCORES[:, None] + np.sqrt(1.0 - correlation**2) * SCORES
     ends = np.interp(ndtr(scores), EVEN_LEVELS, end)
     going_on = np.maximum(ends - level, 0.0).mean(axis=1) - worth * (1.0 - spent)
-    stopping = np.maximum(true_levels - level, 0.0)
+    stopping = np.maximum(_true_levels(readings, noise) - level, 0.0)
     value = float(np.maximum(going_on, stopping).mean()) - worth * spent
     goes = going_on > stopping
     continue_from = float(readings[goes].min()) if goes.any() else None
@@ -156,10 +147,9 @@ def waits_until(
     `evaluations_left`: until the end, of which the last one comes too late for a decision; None =
     unknown.
     """
-    numbers = sorted({*WAIT_EVALUATIONS, promised} - {0})
-    in_time = [number for number in numbers if newest_compute + number * spacing < end]
-    return (
-        in_time
-        if evaluations_left is None
-        else [number for number in in_time if number < evaluations_left]
-    )
+    return [
+        number
+        for number in sorted({*WAIT_EVALUATIONS, promised} - {0})
+        if newest_compute + number * spacing < end
+        and (evaluations_left is None or number < evaluations_left)
+    ]

@@ -68,7 +68,9 @@ def learning_statistics(curve: Curve) -> LearningStatistics:
         block = -(-count // max_ranked_readings)
         readings = readings[: count - count % block].reshape(-1, block).mean(axis=1)
     third = max(1, readings.size // 3)
-    noise = max(_noise_of_differences(readings), MIN_STANDARD_ERROR)
+    # Of one reading, from the mean square of successive differences (von Neumann). A median would
+    # be 0 for readings of which most are equal, as those of a few episodes are.
+    noise = max(float(np.sqrt(np.mean(np.diff(readings) ** 2) / 2.0)), MIN_STANDARD_ERROR)
     rise = float(readings[-third:].mean() - readings[:third].mean())
     error = noise * float(np.sqrt(2.0 / third))
     # 1.645: 95 % quantile of the normal distribution.
@@ -131,15 +133,6 @@ def _is_where_it_began(curve: Curve) -> bool:
     is_at_the_ceiling = statistics.level > 1.0 - ASYMPTOTE_MARGIN
     # 0.03: pass rate: 95 % bound of the movement that the noise may hide.
     return not (has_moved or is_at_the_ceiling or statistics.largest_move > 0.03)
-
-
-def _noise_of_differences(readings: Array) -> float:
-    """Standard deviation of one reading, from the mean square of successive differences (von
-    Neumann).
-
-    A median would be 0 for readings of which most are equal, as those of a few episodes are.
-    """
-    return float(np.sqrt(np.mean(np.diff(readings) ** 2) / 2.0))
 
 
 def _trend(readings: Array) -> float:

@@ -2,7 +2,7 @@
 other.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -51,12 +51,9 @@ class Repeats:
 
     def with_fixed_asymptote(self, asymptote: float) -> "Repeats":
         """The fits with A held at `asymptote`."""
-        joint = with_asymptote(self.joint.curve, asymptote, self.joint.options)
-        if len(self.alone) == 1:
-            return Repeats(joint, (joint,))
-        return Repeats(
-            joint, tuple(with_asymptote(run.curve, asymptote, run.options) for run in self.alone)
-        )
+        runs = (self.joint, *self.alone) if len(self.alone) > 1 else (self.joint,)
+        joint, *alone = (with_asymptote(run.curve, asymptote, run.options) for run in runs)
+        return Repeats(joint, tuple(alone) or (joint,))
 
 
 def _merge_curves(curves: Sequence[Curve]) -> Curve:
@@ -87,68 +84,77 @@ def _join_columns(columns: Sequence[Array | None]) -> Array | None:
 
 
 @dataclass(frozen=True)
-class SeedSpread:
-    """How far runs of the same recipe stray from each other in one quantity.
+class RecipeDraws:
+    """One quantity of every recipe, and how far runs of the same recipe stray from each other in
+    it.
 
     Attributes:
-        num_runs: of each recipe, the whole one first.
+        joint: draws of the joint fits, by recipe, the whole one first.
+        num_runs: of each recipe.
         standard_deviation: between runs of one recipe, pooled over recipes; 0 if none has two runs.
         freedom: its degrees of freedom.
     """
 
-    num_runs: tuple[int, ...]
+    joint: list[Array]
+    num_runs: list[int]
     standard_deviation: float
     freedom: int
 
     @classmethod
-    def from_draws(
+    def measure(
         cls,
-        draws: Sequence[Sequence[Array]],
+        recipes: Sequence[Repeats],
+        quantity: Callable[[Forecast], Array],
         null: Sequence[bool],
         pooled: Sequence[bool] | None = None,
-    ) -> "SeedSpread":
-        """The spread between the medians of runs.
+    ) -> "RecipeDraws":
+        """The draws, and the spread between the medians of runs.
 
         Args:
-            draws: of each run of each recipe, the whole one first.
+            recipes: the whole one first.
+            quantity: its draws, given a fit.
             null: the recipes that are the whole one in effect; their runs are pooled with the whole
                 one's.
             pooled: the recipes whose spread counts; None for all. A law that is held at an
                 asymptote far from its own is meaningless, and its runs would stray without bounds.
         """
-        medians = [np.array([np.median(run) for run in recipe]) for recipe in draws]
+        medians = [
+            np.array([np.median(quantity(run)) for run in recipe.alone]) for recipe in recipes
+        ]
         counts = pooled or [True] * len(medians)
-        whole_medians = np.concatenate(
-            [
-                medians[0],
-                *(medians[recipe_index] for recipe_index, is_null in enumerate(null) if is_null),
-            ]
-        )
+        null_medians = [medians[place] for place, is_null in enumerate(null) if is_null]
         other_medians = [
             medians[place] for place in range(1, len(medians)) if counts[place] and not null[place]
         ]
-        groups = [whole_medians, *other_medians]
+        groups = [np.concatenate([medians[0], *null_medians]), *other_medians]
         freedom = sum(values.size - 1 for values in groups)
         squares = sum(float(np.sum((values - values.mean()) ** 2)) for values in groups)
-        deviation = float(np.sqrt(squares / max(freedom, 1)))
-        return cls(tuple(values.size for values in medians), deviation, freedom)
+        return cls(
+            joint=[quantity(recipe.joint) for recipe in recipes],
+            num_runs=[values.size for values in medians],
+            standard_deviation=float(np.sqrt(squares / max(freedom, 1))),
+            freedom=freedom,
+        )
 
-    def widened_quantiles(self, joint: Array, recipe_index: int, plain: Array) -> Triple:
-        """The quantiles of the recipe at `place`, seeds included.
+    def widened_quantiles(self, recipe_index: int, plain: Array) -> Triple:
+        """The quantiles of one recipe, seeds included.
 
-        `joint`: the draws of its joint fit. `plain`: their own 5 %, median, 95 %.
+        `plain`: 5 %, median, 95 % of its draws.
         """
         if self.freedom == 0:
             return triple(plain)
+        joint = self.joint[recipe_index]
         return quantiles(joint + self._strays(1.0 / self.num_runs[recipe_index], joint.size))
 
-    def loss(self, joint: Sequence[Array] | Mapping[int, Array], recipe_index: int) -> Triple:
-        """By how much the whole recipe, the first, exceeds the one at `place`."""
-        lost = difference_of_draws(joint[0], joint[recipe_index])
-        return quantiles(
-            lost
-            + self._strays(1.0 / self.num_runs[0] + 1.0 / self.num_runs[recipe_index], lost.size)
-        )
+    def loss(self, recipe_index: int) -> Triple:
+        """By how much the whole recipe, the first, exceeds this one."""
+        return self.excess(self.joint[0], self.joint[recipe_index], recipe_index)
+
+    def excess(self, whole_draws: Array, recipe_draws: Array, recipe_index: int) -> Triple:
+        """By how much draws of the whole recipe exceed those of this one."""
+        lost = difference_of_draws(whole_draws, recipe_draws)
+        variance = 1.0 / self.num_runs[0] + 1.0 / self.num_runs[recipe_index]
+        return quantiles(lost + self._strays(variance, lost.size))
 
     def _strays(self, variance: float, number: int) -> Array:
         """(number,) deviations of a mean whose variance is this multiple of that of one run."""

@@ -57,13 +57,6 @@ class VerdictKind(StrEnum):
         """
         return self in (VerdictKind.FORECASTABLE, VerdictKind.SATURATED, VerdictKind.NO_LEARNING)
 
-    @property
-    def ends_the_run(self) -> bool:
-        """Whether the verdict alone advises to stop: further training of this run has nothing to
-        gain.
-        """
-        return self in (VerdictKind.NO_LEARNING, VerdictKind.BROKEN)
-
 
 @dataclass(frozen=True)
 class Verdict:
@@ -107,11 +100,9 @@ def judge_number(curve: Curve) -> Verdict | None:
     num_missing = MIN_LAW_POINTS - len(curve)
     if num_missing <= 0:
         return None
-    start = (
-        ""
-        if curve.initial is None
-        else " The evaluation at step 0 is its start and is not one of them."
-    )
+    start = ""
+    if curve.initial is not None:
+        start = " The evaluation at step 0 is its start and is not one of them."
     return Verdict(
         VerdictKind.TOO_FEW,
         f"{len(curve)} of the {MIN_LAW_POINTS} evaluations that a forecast needs.{start}",
@@ -184,9 +175,7 @@ def evidence(
     residual = (curve.pass_rate - mean_curve)[later]
     rates = curve.pass_rate[later]
     variance = float(np.mean((rates - rates.mean()) ** 2))
-    explained = 0.0
-    if variance > 0:
-        explained = 1.0 - float(np.mean(residual**2)) / variance
+    explained = 1.0 - float(np.mean(residual**2)) / variance if variance > 0 else 0.0
     # The newest readings in units of the whole noise of one evaluation.
     count = max(MIN_NEWEST, len(curve) // NEWEST_DIVISOR)
     noise = float(np.median(draws.noise * np.sqrt(1.0 + draws.drift**2)) * observations.spread[-1])

@@ -170,15 +170,10 @@ class Curve:
         return self._part(inside)
 
     def _part(self, chosen: NDArray[np.bool_] | slice) -> "Curve":
-        return replace(
-            self,
-            compute=self.compute[chosen],
-            pass_rate=self.pass_rate[chosen],
-            standard_error=None if self.standard_error is None else self.standard_error[chosen],
-            truncation_ratio=None
-            if self.truncation_ratio is None
-            else self.truncation_ratio[chosen],
-        )
+        names = ("compute", "pass_rate", "standard_error", "truncation_ratio")
+        columns = {name: getattr(self, name) for name in names}
+        known = {name: column for name, column in columns.items() if column is not None}
+        return replace(self, **{name: column[chosen] for name, column in known.items()})
 
 
 def _one_for_each(

@@ -35,7 +35,8 @@ class ModelSizeLaw:
         quantiles: Sequence[float] = (0.05, 0.5, 0.95),
     ) -> Array:
         """1 - L of a model of `size` parameters at `compute` (m,) -> (q, m), scatter included."""
-        values = 1.0 - np.exp(self._log_loss(size, compute) + self._scatter()[:, None])
+        scatter = self.noise * np.random.default_rng(1).standard_normal(self.noise.size)
+        values = 1.0 - np.exp(self._log_loss(size, compute) + scatter[:, None])
         return np.asarray(np.quantile(np.clip(values, 0.0, 1.0), quantiles, axis=0))
 
     def compute_to_target(
@@ -89,9 +90,6 @@ class ModelSizeLaw:
             level[:, None]
             - self._efficiency(size)[:, None] * np.log(np.asarray(compute, dtype=float))
         )
-
-    def _scatter(self) -> Array:
-        return self.noise * np.random.default_rng(1).standard_normal(self.noise.size)
 
 
 def fit_model_size(

@@ -68,20 +68,14 @@ class Draws:
         law = self.sigmoid(compute)
         if self.tail.any():
             at = np.atleast_1d(np.asarray(compute, dtype=float))
-            law += self.tail * self._tail_shapes(at)[:, self.departure]
+            # Per departure and not per draw, because there are many draws and few departures.
+            shapes = np.zeros((at.size, len(self.departures)))  # (m, h), 0 without a tail
+            for departure_index, departure in enumerate(self.departures):
+                if departure.tail is not None:
+                    shapes[:, departure_index] = tail_shape(at, departure.tail.onset)
+            law += self.tail * shapes[:, self.departure]
             np.clip(law, 0.0, 1.0, out=law)
         return law
-
-    def _tail_shapes(self, compute: Array) -> Array:
-        """The tail of every departure at `compute` (m,) -> (m, h), 0 without a tail.
-
-        Per departure and not per draw, because there are many draws and few departures.
-        """
-        shapes = np.zeros((compute.size, len(self.departures)))
-        for departure_index, departure in enumerate(self.departures):
-            if departure.tail is not None:
-                shapes[:, departure_index] = tail_shape(compute, departure.tail.onset)
-        return shapes
 
     @property
     def has_ceiling(self) -> NDArray[np.bool_]:

@@ -64,9 +64,7 @@ def make_departures(problem: Problem, ends: list[float]) -> list[Departure]:
 
 def cut_before(options: FitOptions) -> float:
     """Device-hours before which the user leaves points out; 0 for none."""
-    if isinstance(options.exclude_before, str):
-        return 0.0
-    return float(options.exclude_before)
+    return 0.0 if isinstance(options.exclude_before, str) else float(options.exclude_before)
 
 
 def fitted_part(curve: Curve, options: FitOptions) -> Curve:

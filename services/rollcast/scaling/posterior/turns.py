@@ -15,15 +15,9 @@ def drawn_turns(prior: Prior, ahead: Array, uniform: Array) -> Array:
     """Jumps (m, d), in pass rate, until `ahead` (m,) times the compute so far, from uniform numbers
     (3, d).
     """
-    turned = uniform[0] < _chance(prior, ahead)[:, None]
+    e_folds = np.maximum(np.log(np.maximum(ahead, 1e-300)), 0.0)
+    turned = uniform[0] < -np.expm1(-prior.turn_rate * e_folds)[:, None]
     size = np.where(uniform[1] < prior.turn_up, -prior.turn_scale, prior.turn_scale) * np.log(
         uniform[2]
     )
     return np.asarray(np.where(turned, size, 0.0))
-
-
-def _chance(prior: Prior, ahead: Array) -> Array:
-    """(m,) -> (m,) that there is a turn."""
-    return np.asarray(
-        -np.expm1(-prior.turn_rate * np.maximum(np.log(np.maximum(ahead, 1e-300)), 0.0))
-    )

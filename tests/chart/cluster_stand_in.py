@@ -26,14 +26,8 @@ def thing(kind: str, name: str, role: str = "", uid: str = "", **rest: Any) -> O
 def pod(role: str, uid: str = "") -> Object:
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     container = {"name": role, "image": f"rollcast/{role}:0.2.0"}
-    return thing(
-        "Pod",
-        f"{role}-0",
-        role,
-        uid,
-        status=status,
-        spec={"nodeName": "node", "containers": [container]},
-    )
+    spec = {"nodeName": "node", "containers": [container]}
+    return thing("Pod", f"{role}-0", role, uid, status=status, spec=spec)
 
 
 def job(name: str, code: int | None = None) -> Object:
@@ -92,18 +86,13 @@ class StandIn(Cluster):
         if not listed:
             return "{}"
         selector_labels = dict(term.split("=") for term in listed[2].split(","))
-        listed_objects = [
-            item for kind in listed[1].split(",") for item in self.there.get(kind, [])
+        items = [
+            item
+            for kind in listed[1].split(",")
+            for item in self.there.get(kind, [])
+            if selector_labels.items() <= item["metadata"]["labels"].items()
         ]
-        return json.dumps(
-            {
-                "items": [
-                    item
-                    for item in listed_objects
-                    if selector_labels.items() <= item["metadata"]["labels"].items()
-                ]
-            }
-        )
+        return json.dumps({"items": items})
 
 
 def make_proof(cluster: StandIn, there: StandIn | None = None) -> Proof:
