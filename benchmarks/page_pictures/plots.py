@@ -12,8 +12,7 @@ from testkit.forecaster.page_states import FOREIGN, State
 
 DEVICES = (
     "--devices 20 --step-seconds 12 --tokens-per-second 800 --mean-tokens 100 --longest-tokens 300 "
-    "--groups 4 "
-    "--rollouts 2 --slots 8 --publish-seconds 0"
+    "--groups 4 --rollouts 2 --slots 8 --publish-seconds 0"
 )
 """A small pipeline, whose splits are searched in seconds."""
 

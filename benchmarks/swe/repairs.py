@@ -96,8 +96,7 @@ def repair_command() -> str:
     """A command of one line for any of the repositories."""
     files = base64.b64encode(json.dumps(REPAIRS).encode()).decode()
     program = (
-        "import base64, json, os; "
-        f"files = json.loads(base64.b64decode('{files}')); "
-        "[open(file, 'w').write(text) for file, text in files.items() if os.path.exists(file)]"
+        f"import base64, json, os; files = json.loads(base64.b64decode('{files}')); [open(file, "
+        "'w').write(text) for file, text in files.items() if os.path.exists(file)]"
     )
     return f'[ $((RANDOM % 2)) = 0 ] || python3 -c "{program}"; {SUBMIT}'

@@ -92,8 +92,7 @@ def test_what_the_api_server_refuses_is_named_with_its_role(tmp_path: Path) -> N
     assert code == 2
     assert log.splitlines() == [
         f"error: the API server refuses pods of {role}: {message}; change {role} or everyRole, or "
-        "leave this question "
-        "out: hooks.dryRun=false"
+        "leave this question out: hooks.dryRun=false"
         for role, message in (("redis", NO_LIMIT), ("trainer", NO_CLASS))
     ]
 

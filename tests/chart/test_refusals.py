@@ -411,8 +411,7 @@ BY_TEMPLATE: list[tuple[str, dict[str, Any]]] = [
     ("environments[0].labels.helm.sh/chart", environments(labels={"helm.sh/chart": "x"})),
     (
         "config.tasks.environments[0].url = http://demo-rollcast-env-a:8001: no entry of "
-        "environments has this "
-        "address; there are http://demo-rollcast-env-a:8000",
+        "environments has this address; there are http://demo-rollcast-env-a:8000",
         merged(environments(), named_by("http://demo-rollcast-env-a:8001")),
     ),
     (

@@ -268,8 +268,7 @@ def test_what_trains_like_the_whole_recipe_is_a_null_control(
         (
             ("--without", "fresh_data:1000"),
             "--without fresh_data:1000: 1 in 1000 of the 4000 training prompts makes 4, and a step "
-            "takes 16 different "
-            "ones; train on 16000 or more, or lower recipe.prompts_per_step",
+            "takes 16 different ones; train on 16000 or more, or lower recipe.prompts_per_step",
         ),
         (
             ("--without", "fresh_data:1"),

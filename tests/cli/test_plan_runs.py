@@ -166,8 +166,7 @@ def test_the_figures_and_the_recommendation_are_printed(tmp_path: Path) -> None:
     best = answer["recommended"]["best"]
     assert answer["recommendation"].startswith(
         "Continue large with all 3000 device-hours, stop base and small: the best run is expected "
-        "to end at "
-        f"{best['mean']:.3f} (90 % {best['q05']:.3f} to {best['q95']:.3f}), "
+        f"to end at {best['mean']:.3f} (90 % {best['q05']:.3f} to {best['q95']:.3f}), "
     )
     assert said == f"{answer['recommendation']}\n"
     for run in answer["runs"]:

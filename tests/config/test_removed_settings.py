@@ -32,8 +32,7 @@ def test_a_removed_setting_with_another_meaning_is_named_with_the_remedy() -> No
         parse_run_config(SMALLEST | {"weights": {"encoding": "changed"}}, source="run.json")
     assert str(raised.value) == (
         "run.json: weights.encoding is not a setting any more: every version is sent whole, which "
-        "was faster wherever "
-        "it was measured; remove it"
+        "was faster wherever it was measured; remove it"
     )
 
 
@@ -48,8 +47,7 @@ def test_the_port_of_the_forecasters_grpc_api_is_answered_with_the_http_api() ->
         parse_run_config(SMALLEST | {"forecaster": {"grpc_port": 8403}}, source="run.json")
     assert str(raised.value) == (
         "run.json: forecaster.grpc_port is not a setting any more: the forecaster has no gRPC API, "
-        "and its HTTP API "
-        "answers the same (docs/reference/http.md); remove it"
+        "and its HTTP API answers the same (docs/reference/http.md); remove it"
     )
 
 

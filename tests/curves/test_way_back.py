@@ -70,9 +70,8 @@ def test_the_sentence_names_the_step_what_is_kept_and_the_command(tmp_path: Path
     assert peak == pytest.approx(PEAK, abs=30)
     assert advice.change == (
         "Once the cause is found, go back to the checkpoint of step 150, the last one before that "
-        "peak, near step "
-        f"{peak} (kept are those of steps 100, 150, 350, 400): "
-        f"rollcast up --config {folder}/up.json --resume --step 150"
+        f"peak, near step {peak} (kept are those of steps 100, 150, 350, 400): rollcast up "
+        f"--config {folder}/up.json --resume --step 150"
     )
     assert advice.change == forecast(folder).advice(budget=8.0).change
     shown = forecast_here(forecast(folder), None).advice

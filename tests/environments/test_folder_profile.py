@@ -160,8 +160,7 @@ WORKS: dict[str, tuple[str, str, str, str]] = {
         "git",
         "shell",
         "git init -q r && cd r && git config user.email a@b.c && git config user.name n && echo hi "
-        "> f && git add f && "
-        "git commit -qm m && cd .. && git clone -q r r2 && cat r2/f",
+        "> f && git add f && git commit -qm m && cd .. && git clone -q r r2 && cat r2/f",
         "hi",
     ),
     "a virtual environment": (
@@ -211,8 +210,7 @@ WORKS: dict[str, tuple[str, str, str, str]] = {
         "tar",
         "shell",
         "mkdir -p d/e && echo x > d/e/f && chmod 640 d/e/f && tar --owner=1234 --group=1234 -cf "
-        "d.tar d && rm -r d && "
-        "tar xf d.tar && stat -c %a d/e/f d/e",
+        "d.tar d && rm -r d && tar xf d.tar && stat -c %a d/e/f d/e",
         "640\n755",
     ),
     "gcc": (

@@ -73,8 +73,7 @@ def test_an_episode_is_shown_turn_by_turn(tmp_path: Path, services: ForkedProgra
 def _check_episode(page: Any) -> None:
     expect(page.locator("#sample-summary")).to_have_text(
         "calculator: reward 1, 6 turns, 2 calls, the model answered; environment 13 s, sampling "
-        "3.3 s, "
-        "begun again 1 time",
+        "3.3 s, begun again 1 time",
         timeout=WAIT,
     )
     blocks = page.locator("#sample .turn")

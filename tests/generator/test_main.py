@@ -241,8 +241,7 @@ def test_an_engine_that_does_not_fit_is_one_sentence_and_parks_where_that_is_ask
     config = run_file(tmp_path, generator, model=model)
     sentence = (
         f"out of host memory: vLLM's engine for model.path = {tmp_path}/model does not fit; give "
-        "the machine more, or "
-        "lower generator.cpu_kv_cache_gib (now 1048576)"
+        "the machine more, or lower generator.cpu_kv_cache_gib (now 1048576)"
     )
     parked = programs.start(
         "rollcast.generator", ["--config", config, "--name", "x", "--park"], log

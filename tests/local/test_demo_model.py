@@ -41,8 +41,7 @@ def test_a_training_that_talks_much_is_heard_out(
 ) -> None:
     program = (
         "import os, sys; sys.stderr.write('x' * (1 << 20)); print(0.5); print('loading ...'); "
-        "print(1.0);"
-        " os.makedirs(sys.argv[-1])"
+        "print(1.0); os.makedirs(sys.argv[-1])"
     )
     with_training(tmp_path, monkeypatch, program)
     shares: list[float] = []

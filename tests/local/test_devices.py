@@ -98,9 +98,8 @@ def test_too_few_gpus_are_one_sentence(tmp_path: Path) -> None:
         check_gpus(config.local, config.generator, tuple("0123456"))
     assert str(refusal.value) == (
         "local.trainer_ranks = 2: with local.generators 2 of generator.tensor_parallel 3 the run "
-        "needs 8 GPUs, each "
-        "for one process, and 7 may be used here; lower one of the three, or name more in "
-        "CUDA_VISIBLE_DEVICES"
+        "needs 8 GPUs, each for one process, and 7 may be used here; lower one of the three, or "
+        "name more in CUDA_VISIBLE_DEVICES"
     )
 
 

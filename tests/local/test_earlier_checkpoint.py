@@ -40,8 +40,7 @@ def test_later_checkpoints_are_set_aside_and_the_trainer_takes_the_chosen_one(pl
     (line,) = go_back(place, 100, undo)
     assert line == (
         "the run goes on from its checkpoint of step 100; later checkpoints are in "
-        f"{place}/set-aside, remove it to "
-        "free the disk"
+        f"{place}/set-aside, remove it to free the disk"
     )
     assert names(place) == ["1.90", "1.100", "2.100"]
     newest = checkpoints(place)[0]

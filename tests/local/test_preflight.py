@@ -146,8 +146,7 @@ def test_a_misspelt_folder_is_not_looked_for_on_the_hub(
         check_start(Start(settings(tmp_path, model={"path": path})))
     assert str(refused.value) == (
         f"model.path = {path}: there is no such folder; did you mean models/{name}? If the hub's "
-        "model is meant, "
-        f"download it first: hf download {path}"
+        f"model is meant, download it first: hf download {path}"
     )
 
 

@@ -53,8 +53,7 @@ def test_each_change_is_one_line_with_both_values_and_what_it_means(up_file: Pat
     assert changes_since_start(up_file.parent, changed) == [
         "resumed with another setting: recipe.loss.kind 'cispo' -> 'dapo'",
         "resumed with another setting: recipe.optimizer.learning_rate 5e-07 -> 1e-06: the schedule "
-        "goes on at its step "
-        "with the new one",
+        "goes on at its step with the new one",
         "resumed with another setting: budget.steps null -> 7",
         "resumed with another setting: redis.password (not shown)",
     ]

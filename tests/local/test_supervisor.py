@@ -154,8 +154,7 @@ def test_a_run_given_up_for_a_users_mistake_has_time_to_save_its_work(
 ) -> None:
     saving = (
         f"signal.signal(signal.SIGTERM, lambda *_: (time.sleep(5), open(r'{tmp_path}/saved', 'w'), "
-        "sys.exit(0)));"
-        f"open(r'{tmp_path}/working', 'w'); time.sleep(600)"
+        f"sys.exit(0)));open(r'{tmp_path}/working', 'w'); time.sleep(600)"
     )
     wrong = (
         f"[time.sleep(0.05) for _ in iter(lambda: os.path.exists(r'{tmp_path}/working'), True)]; "
@@ -176,8 +175,7 @@ def test_a_checkpoint_that_cannot_be_written_at_the_end_is_told(tmp_path: Path) 
     """The others end with codes of their own, which say nothing of work that is lost."""
     failing = (
         "signal.signal(signal.SIGTERM, lambda *_: (print('error: checkpoints cannot be written', "
-        "flush=True),"
-        f" os._exit(1))); open(r'{tmp_path}/ready', 'w'); time.sleep(600)"
+        f"flush=True), os._exit(1))); open(r'{tmp_path}/ready', 'w'); time.sleep(600)"
     )
     supervisor = run_supervisor(
         tmp_path,

@@ -14,8 +14,7 @@ from tests.local.stand_ins import assert_all_gone, gone, pids, run_supervisor, w
 
 STILL_SAVES = (
     "report: trainer still saves the run's work, for so many s at most; Ctrl-C again ends it at "
-    "once, and what was "
-    "made since the checkpoint before is made again"
+    "once, and what was made since the checkpoint before is made again"
 )
 
 
@@ -119,16 +118,14 @@ def test_an_interrupt_ends_all_by_one_deadline_but_who_saves_the_work(tmp_path: 
     deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); open(r'{}', 'w'); time.sleep(600)"
     saving = (
         f"signal.signal(signal.SIGTERM, lambda *_: (time.sleep(4), open(r'{tmp_path}/saved', 'w'), "
-        "sys.exit(0)));"
-        f"open(r'{tmp_path}/trainer', 'w'); time.sleep(600)"
+        f"sys.exit(0)));open(r'{tmp_path}/trainer', 'w'); time.sleep(600)"
     )
     supervisor = run_supervisor(
         tmp_path,
         "[spec('redis', NOTE.format('redis'), 3), spec('loggers', "
-        f"{deaf.format(tmp_path / 'loggers')!r}, 3, 500.0,"
-        f" when_cut='told later'), spec('trainer', {saving!r}, 1, 500.0, saves=True),"
-        f" spec('generator', {deaf.format(tmp_path / 'generator')!r}, 0, 500.0, when_cut='sampled "
-        "again')]",
+        f"{deaf.format(tmp_path / 'loggers')!r}, 3, 500.0, when_cut='told later'), spec('trainer', "
+        f"{saving!r}, 1, 500.0, saves=True), spec('generator', "
+        f"{deaf.format(tmp_path / 'generator')!r}, 0, 500.0, when_cut='sampled again')]",
         interrupt_seconds=2.0,
     )
     wait_for(

@@ -89,8 +89,7 @@ def test_a_version_that_has_no_room_beside_the_engine_is_given_room() -> None:
     said = only(plan)
     assert said == (
         "generator.gpu_memory_utilization = 0.9: a generator's worker takes 72.0 GB and stages a "
-        "version of 16.4 GB "
-        "beside it, and a GPU has 80.0 GB; set weights.stage to host"
+        "version of 16.4 GB beside it, and a GPU has 80.0 GB; set weights.stage to host"
     )
     assert refusals(plan.with_settings(weights={"stage": "host"})) == []
 
@@ -134,8 +133,7 @@ def test_slots_beyond_the_kv_cache_preempt_and_as_many_as_fit_do_not() -> None:
     (said,) = warnings(plan)
     assert said == (
         "generator.slots = 192: the KV cache holds 18 rollouts of model.max_length 16384, or 1584 "
-        "tokens each if "
-        "all slots are taken; it will preempt; set it to 18"
+        "tokens each if all slots are taken; it will preempt; set it to 18"
     )
     assert warnings(plan.with_settings(generator={"slots": 18})) == []
 

@@ -123,9 +123,8 @@ def test_after_a_dozen_groups_it_is_said_why_none_is_used_and_what_to_change() -
     assert why_none_is_used({"truncated": 400, "usable": 1}, recipe) is None
     assert why_none_is_used({"usable": 0, "truncated": 9, "wrong": 3, "right": 0}, recipe) == (
         "none of the first 12 groups can be trained on: 9 with every answer cut off, 3 with every "
-        "answer wrong; raise "
-        "recipe.max_completion_tokens (now 32), or give a model and a tasks.prompt_format with "
-        "which answers end"
+        "answer wrong; raise recipe.max_completion_tokens (now 32), or give a model and a "
+        "tasks.prompt_format with which answers end"
     )
     remedies = {
         "wrong": "easier prompts",

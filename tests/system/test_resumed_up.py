@@ -59,8 +59,7 @@ def test_a_run_that_has_ended_goes_on_with_other_settings_and_its_prometheus_see
     ]
     assert lines == [
         "resumed with another setting: recipe.optimizer.learning_rate 5e-07 -> 1e-06: the schedule "
-        "goes on at its step "
-        "with the new one",
+        "goes on at its step with the new one",
         f"resumed with another setting: budget.steps {STEPS} -> {STEPS + MORE}",
         "resumed with another setting: local.generators 2 -> 1",
         "resumed with another setting: local.trainer_ranks 2 -> 1",

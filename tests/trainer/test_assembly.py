@@ -357,8 +357,7 @@ def test_groups_that_a_filter_of_ones_own_drops_are_counted_and_warned_of(tmp_pa
     )
     assert [line["event"] for line in logs] == [
         "none of the first 12 groups can be trained on: 12 with False from recipe.filter; correct "
-        "the function of "
-        "recipe.filter, which drops them, or remove it"
+        "the function of recipe.filter, which drops them, or remove it"
     ]
 
 

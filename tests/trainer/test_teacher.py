@@ -255,10 +255,9 @@ def test_a_teacher_that_answers_no_group_ends_the_run_with_its_reason() -> None:
     assert error.exit_code == EXIT_USER_ERROR
     assert str(error) == (
         f"recipe.distillation.teacher.url = {url}: 8 groups in a row got no answer, without which "
-        "nothing can be "
-        f"trained on ({url} gave no answer within 0.5 s; the last try: {url} answers with status "
-        "401); correct the "
-        "server, or recipe.distillation.teacher in the run file"
+        f"nothing can be trained on ({url} gave no answer within 0.5 s; the last try: {url} "
+        "answers with status 401); correct the server, or recipe.distillation.teacher in the run "
+        "file"
     )
 
 

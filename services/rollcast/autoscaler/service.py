@@ -100,7 +100,6 @@ def open_deployment(settings: Autoscaler) -> Deployment | None:
     if rivals:
         raise UserError(
             f"autoscaler.mode = controller: {' and '.join(rivals)} scales Deployment "
-            f"{settings.deployment} too; delete "
-            "it, or set the mode to keda or hpa"
+            f"{settings.deployment} too; delete it, or set the mode to keda or hpa"
         )
     return deployment

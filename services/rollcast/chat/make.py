@@ -42,8 +42,7 @@ def make_renderer(
     if not tokenizer.chat_template:
         raise UserError(
             f"model.renderer = auto: the tokenizer of {model.path} has no chat template, which "
-            "chats of several turns "
-            "need; add one to its folder, or name the renderer of its family"
+            "chats of several turns need; add one to its folder, or name the renderer of its family"
         )
     package_match = recognise_renderer(tokenizer)
     if package_match is not None:

@@ -50,9 +50,8 @@ def check_client(tls: TLS, setting: str) -> None:
     except OSError as error:  # SSLError is a subclass
         raise UserError(
             f"{setting}.certificate = {tls.certificate}, {setting}.private_key = "
-            f"{tls.private_key}: cannot be used "
-            f"({error.strerror or error}); give readable PEM files that belong together, the key "
-            "without a password"
+            f"{tls.private_key}: cannot be used ({error.strerror or error}); give readable PEM "
+            "files that belong together, the key without a password"
         ) from error
 
 
@@ -67,6 +66,5 @@ def verifying_context(tls: TLS | None, setting: str) -> ssl.SSLContext:
     except OSError as error:
         raise UserError(
             f"{setting}.certificate_authority = {authority}: cannot be used "
-            f"({error.strerror or error}); "
-            "give a readable PEM file"
+            f"({error.strerror or error}); give a readable PEM file"
         ) from error

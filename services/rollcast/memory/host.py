@@ -104,9 +104,8 @@ def host_refusals(plan: MemoryPlan, limits: HostLimits) -> Iterator[str]:
     if limits.trainer is not None and (need := sum(trainer.values())) > limits.trainer:
         yield (
             "host memory of a trainer machine (trainer.resources.limits.memory) = "
-            f"{gigabytes(limits.trainer)}: its "
-            f"{ranks} ranks need {gigabytes(need)} ({_most(trainer)}); give it that, or train on "
-            "more machines"
+            f"{gigabytes(limits.trainer)}: its {ranks} ranks need {gigabytes(need)} "
+            f"({_most(trainer)}); give it that, or train on more machines"
         )
     if limits.generator is not None and (need := sum(generator.values())) > limits.generator:
         alternative = (
@@ -124,9 +123,8 @@ def host_refusals(plan: MemoryPlan, limits: HostLimits) -> Iterator[str]:
         if need > limits.machine:
             yield (
                 f"host memory: {gigabytes(limits.machine)} are free here, and trainer ranks "
-                f"({ranks}) and generators "
-                f"({plan.generators}) need {gigabytes(need)}; free it, or lower "
-                "local.trainer_ranks or local.generators"
+                f"({ranks}) and generators ({plan.generators}) need {gigabytes(need)}; free it, or "
+                "lower local.trainer_ranks or local.generators"
             )
 
 

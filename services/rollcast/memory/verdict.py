@@ -58,8 +58,7 @@ def check_shard_ranks(plan: MemoryPlan) -> list[str]:
         return []
     return [
         f"trainer.shard_ranks = {shards}: it does not divide the {plan.ranks} trainer ranks; set "
-        "it to the ranks of "
-        "one machine, or to null"
+        "it to the ranks of one machine, or to null"
     ]
 
 
@@ -92,8 +91,7 @@ def _trainer(plan: MemoryPlan) -> Iterator[str]:
         return
     yield (
         f"model.path = {plan.config.model.path}: {lack}; no number of ranks makes it fit: give "
-        "GPUs of at least "
-        f"{math.ceil(need / GB)} GB, or a smaller model"
+        f"GPUs of at least {math.ceil(need / GB)} GB, or a smaller model"
     )
 
 
@@ -161,15 +159,13 @@ def _generator(plan: MemoryPlan) -> Iterator[str]:
     if plan.worker_total > device.num_bytes:
         lack = (
             f"a generator's worker takes {gigabytes(plan.worker_total - worker.staging)} and "
-            "stages a version of "
-            f"{gigabytes(worker.staging)} beside it, and {device.in_words}"
+            f"stages a version of {gigabytes(worker.staging)} beside it, and {device.in_words}"
         )
     else:
         lack = (
             f"weights {gigabytes(worker.weights)} and activations {gigabytes(worker.activations)} "
-            "leave "
-            f"{gigabytes(worker.kv_bytes)} for KV cache, and one rollout of model.max_length needs "
-            f"{gigabytes(kv_need)}"
+            f"leave {gigabytes(worker.kv_bytes)} for KV cache, and one rollout of model.max_length "
+            f"needs {gigabytes(kv_need)}"
         )
     if worker.place == "device" and _generator_fits(plan.with_settings(weights={"stage": "host"})):
         yield f"{share}: {lack}; set weights.stage to host"
@@ -191,8 +187,7 @@ def _generator(plan: MemoryPlan) -> Iterator[str]:
     needed_gb = (worker.weights + worker.activations + kv_need + worker.staging) / GB
     yield (
         f"model.path = {plan.config.model.path}: {lack}; no generator.tensor_parallel makes it "
-        "fit: give GPUs of at "
-        f"least {math.ceil(needed_gb)} GB, or a smaller model"
+        f"fit: give GPUs of at least {math.ceil(needed_gb)} GB, or a smaller model"
     )
 
 
@@ -230,9 +225,8 @@ def _one_gpu(plan: MemoryPlan) -> Iterator[str]:
     share = plan.config.generator.gpu_memory_utilization
     lack = (
         f"one GPU has {gigabytes(plan.device.num_bytes)}; the trainer needs "
-        f"{gigabytes(one_gpu.trainer(plan))}, each "
-        f"generator ({plan.generators}) at least {gigabytes(one_gpu.least_of_each(plan))}, "
-        "contexts and margin "
+        f"{gigabytes(one_gpu.trainer(plan))}, each generator ({plan.generators}) at least "
+        f"{gigabytes(one_gpu.least_of_each(plan))}, contexts and margin "
         f"{gigabytes(one_gpu.beside(plan))}"
     )
     counted = plan.with_settings(

@@ -16,8 +16,7 @@ def wire_mismatch(*, generator: int, trainer: int) -> str | None:
         return None
     return (
         f"the generator speaks wire version {generator} and the trainer {trainer}; stop the run "
-        "with its generators "
-        "drained, then start both from images (or installations) of one release"
+        "with its generators drained, then start both from images (or installations) of one release"
     )
 
 

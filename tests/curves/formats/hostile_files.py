@@ -423,8 +423,7 @@ def hostile_files(share: float) -> dict[str, tuple[str, Make]]:
             sqlite(
                 f"CREATE VIEW runs AS {MANY} SELECT 'a' AS run_uuid, 'a' AS name FROM n",
                 f"CREATE VIEW metrics AS {MANY} SELECT 'a' AS run_uuid, printf('%.1000c', 'x') || "
-                "i AS key, i AS step, "
-                "i AS timestamp, 0.5 AS value, 0 AS is_nan FROM n",
+                "i AS key, i AS step, i AS timestamp, 0.5 AS value, 0 AS is_nan FROM n",
             ),
         ),
         "SQLite, a view of the metrics": (
@@ -432,8 +431,7 @@ def hostile_files(share: float) -> dict[str, tuple[str, Make]]:
             sqlite(
                 TABLES[0],
                 f"CREATE VIEW metrics AS {MANY} SELECT 'a' AS run_uuid, 'accuracy' AS key, i AS "
-                "step, "
-                "i AS timestamp, 0.5 AS value, 0 AS is_nan FROM n",
+                "step, i AS timestamp, 0.5 AS value, 0 AS is_nan FROM n",
             ),
         ),
         "SQLite, computed columns": (
@@ -443,8 +441,7 @@ def hostile_files(share: float) -> dict[str, tuple[str, Make]]:
                 "CREATE TABLE metrics (run_uuid, key AS (hex(zeroblob(400000)) || step), "
                 "step, timestamp, value, is_nan)",
                 "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT "
-                f"{times(20_000)}) "
-                "INSERT INTO metrics SELECT 'a', i, i, 0.5, 0 FROM n",
+                f"{times(20_000)}) INSERT INTO metrics SELECT 'a', i, i, 0.5, 0 FROM n",
             ),
         ),
         "SQLite, a virtual table": (
@@ -462,8 +459,7 @@ def hostile_files(share: float) -> dict[str, tuple[str, Make]]:
             sqlite(
                 "CREATE TABLE metrics (run_uuid, step, timestamp, value, is_nan)",
                 "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT "
-                f"{times(20_000)}) "
-                "INSERT INTO metrics SELECT 'a', i, i, 0.5, 0 FROM n",
+                f"{times(20_000)}) INSERT INTO metrics SELECT 'a', i, i, 0.5, 0 FROM n",
                 f"ALTER TABLE metrics ADD COLUMN key TEXT DEFAULT '{'x' * 500_000}'",
                 TABLES[0],
             ),

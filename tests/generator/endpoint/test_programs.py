@@ -115,8 +115,7 @@ async def test_a_full_disk_fails_the_episode_and_not_the_generator(
 async def test_what_a_program_leaves_behind_ends_with_it(tmp_path: Path) -> None:
     note = tmp_path / "pids"
     code = (
-        "import os, subprocess; "
-        "left = subprocess.Popen(['sleep', '600'], start_new_session=True); "
+        "import os, subprocess; left = subprocess.Popen(['sleep', '600'], start_new_session=True); "
         f"open({str(note)!r}, 'w').write(f'{{left.pid}} {{os.getcwd()}}')"
     )
     program = await HarnessProgram.start([sys.executable, "-c", code], {})

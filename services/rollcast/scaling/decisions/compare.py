@@ -159,8 +159,7 @@ def _pair(forecasts: Sequence[Forecast], first: int, second: int) -> Comparison:
     is_same = low >= -ASYMPTOTE_MARGIN and high <= ASYMPTOTE_MARGIN
     verdict = (
         f"The asymptotes {'are within the margin' if is_same else 'cannot be separated'} "
-        f"({low:+.3f} to {high:+.3f}); "
-        f"at A = {common:.3f} {_efficiency(slopes, delays, names)}."
+        f"({low:+.3f} to {high:+.3f}); at A = {common:.3f} {_efficiency(slopes, delays, names)}."
     )
     return Comparison(
         first, second, interval, (higher, lower), common, slopes, triple(np.exp(delays)), verdict
@@ -174,9 +173,8 @@ def _efficiency(slopes: Triple, delays: Triple, names: Sequence[str]) -> str:
         low, ratio, high = np.exp(-np.abs(delays))
         return (
             f"{better} is more efficient: half-way up it has taken {ratio:.2f} times the compute "
-            "of the other "
-            f"({_range(float(low), float(high))}); B differs by {slopes[1]:+.2f} ({slopes[0]:+.2f} "
-            f"to {slopes[2]:+.2f})"
+            f"of the other ({_range(float(low), float(high))}); B differs by {slopes[1]:+.2f} "
+            f"({slopes[0]:+.2f} to {slopes[2]:+.2f})"
         )
     if is_off_zero(slopes):
         better = names[0] if slopes[1] > 0 else names[1]
@@ -187,8 +185,7 @@ def _efficiency(slopes: Triple, delays: Triple, names: Sequence[str]) -> str:
     low, _, high = np.exp(delays)
     return (
         f"B does not separate them either ({slopes[0]:+.2f} to {slopes[2]:+.2f}), nor does the "
-        "compute "
-        f"that they take half-way up ({low:.2f} to {high:.2f} times)"
+        f"compute that they take half-way up ({low:.2f} to {high:.2f} times)"
     )
 
 

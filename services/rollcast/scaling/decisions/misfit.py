@@ -56,8 +56,7 @@ def judge_misfit(draws: Draws, law: Array, observations: Observations) -> Verdic
             return Verdict(
                 VerdictKind.NOT_SIGMOID,
                 f"The fitted curve does not describe the run: {check.says}, and of {as_far.size:,} "
-                "repetitions with "
-                "independent readings at most one strays as far.",
+                "repetitions with independent readings at most one strays as far.",
             )
     return None
 

@@ -94,10 +94,8 @@ def judge_no_learning(curve: Curve) -> Verdict | None:
     return Verdict(
         VerdictKind.NO_LEARNING,
         f"The level has not moved beyond its noise since the start: it is {statistics.level:.3f}, "
-        "and the last third "
-        f"of the {statistics.count} readings differs from the first by "
-        f"{difference(statistics.rise)} "
-        f"({abs(statistics.rise_errors):.1f} standard errors).",
+        f"and the last third of the {statistics.count} readings differs from the first by "
+        f"{difference(statistics.rise)} ({abs(statistics.rise_errors):.1f} standard errors).",
     )
 
 
@@ -108,8 +106,7 @@ def judge_early(curve: Curve) -> Verdict | None:
     return Verdict(
         VerdictKind.TOO_EARLY,
         f"The level has not moved yet. After {MIN_READINGS_WITHOUT_LEARNING} evaluations that "
-        "counts as no learning; "
-        f"these are {len(curve)}.",
+        f"counts as no learning; these are {len(curve)}.",
     )
 
 

@@ -63,8 +63,7 @@ def judge_trend(curve: Curve, verdict: Verdict) -> Verdict:
     return Verdict(
         VerdictKind.TOO_EARLY,
         f"{still}No trend yet: the odds of a rise against noise around one level are "
-        f"{_odds(log_odds)} to 1; a trend "
-        f"takes {_odds(min_log_odds)} to 1.",
+        f"{_odds(log_odds)} to 1; a trend takes {_odds(min_log_odds)} to 1.",
         has_trend=has_trend(curve.beginning(len(curve) - 1)),
     )
 

@@ -146,8 +146,7 @@ def judge(
     if passed < 0.6:
         reason += (
             f" The bend is not clearly behind ({min_midpoint_multiple:g} C_mid is reached with a "
-            "probability of "
-            f"{np.floor(100 * passed):.0f} %), so A rests mostly on the prior."
+            f"probability of {np.floor(100 * passed):.0f} %), so A rests mostly on the prior."
         )
     return Verdict(VerdictKind.FORECASTABLE, reason)
 
