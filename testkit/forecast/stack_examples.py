@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
+from rollcast.cli.corpus.curves import CorpusCurve, read_corpus
+from rollcast.cli.corpus.windows import num_readings_seen
 from rollcast.config.errors import UserError
-from rollcast.corpus.curves import CorpusCurve, read_corpus
-from rollcast.corpus.windows import num_readings_seen
 from rollcast.scaling.decisions.fit import fit_part
 from rollcast.scaling.decisions.no_learning import has_not_moved
 from rollcast.scaling.decisions.settings import NOTABLE_GAIN

@@ -216,7 +216,6 @@ PROOFS: tuple[Proof, ...] = (
             *_rooms(
                 "cli",
                 "config",
-                "corpus",
                 "curves",
                 "local",
                 "memory",

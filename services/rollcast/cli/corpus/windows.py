@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rollcast.corpus.curves import CorpusCurve, read_corpus
+from rollcast.cli.corpus.curves import CorpusCurve, read_corpus
 from rollcast.scaling.law.curve import Array, Curve
 
 SHARES = (0.25, 0.5)

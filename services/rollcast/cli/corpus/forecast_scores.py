@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from rollcast.cli.corpus.protocol import QUANTILE_LEVELS, ForecasterAnswer
+from rollcast.cli.corpus.votes import Tally, arithmetic_mean, bootstrap_interval, repository_means
+from rollcast.cli.corpus.windows import SHARES, Window
 from rollcast.config.errors import UserError
-from rollcast.corpus.protocol import QUANTILE_LEVELS, ForecasterAnswer
-from rollcast.corpus.votes import Tally, arithmetic_mean, bootstrap_interval, repository_means
-from rollcast.corpus.windows import SHARES, Window
 from rollcast.scaling.law.curve import Array
 
 FORECASTER = "forecaster"

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
+from rollcast.cli.corpus.followed_advice import ADVICE, REFERENCE, FollowedAdvice
+from rollcast.cli.corpus.votes import Tally, arithmetic_mean, repository_means
 from rollcast.config.errors import UserError
-from rollcast.corpus.followed_advice import ADVICE, REFERENCE, FollowedAdvice
-from rollcast.corpus.votes import Tally, arithmetic_mean, repository_means
 
 KINDS = ("stop", "continue", "wait")
 CHANCE_BOUNDS = (0.0, 0.05, 0.2, 0.5, 0.8, 0.95, 1.0)

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 import rollcast as package
-from rollcast.cli.corpus_report import OWN_PROGRAM
-from rollcast.corpus.prior_files import prior_file
-from rollcast.corpus.program import ForecasterProgram
-from rollcast.corpus.protocol import ForecasterAnswer, Question
-from rollcast.corpus.windows import windows
+from rollcast.cli.corpus.prior_files import prior_file
+from rollcast.cli.corpus.program import ForecasterProgram
+from rollcast.cli.corpus.protocol import ForecasterAnswer, Question
+from rollcast.cli.corpus.report import OWN_PROGRAM
+from rollcast.cli.corpus.windows import windows
 from tests.cli.command import refusal, rollcast
-from tests.corpus.small_corpus import write_corpus
+from tests.cli.corpus.small_corpus import write_corpus
 
-PAGE = Path(__file__).parents[2] / "docs" / "forecast-measured.md"
+PAGE = Path(__file__).parents[3] / "docs" / "forecast-measured.md"
 NAMES = ("q05", "q25", "q50", "q75", "q95")
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rollcast.cli.corpus import curves
+from rollcast.cli.corpus.curves import read_corpus
+from rollcast.cli.corpus.windows import make_windows, num_readings_seen, windows
 from rollcast.config.errors import UserError
-from rollcast.corpus import curves
-from rollcast.corpus.curves import read_corpus
-from rollcast.corpus.windows import make_windows, num_readings_seen, windows
-from tests.corpus.small_corpus import curve, write_index
+from tests.cli.corpus.small_corpus import curve, write_index
 
 
 def test_a_window_holds_the_first_share_and_its_outcome_is_the_mean_of_the_last_three(
