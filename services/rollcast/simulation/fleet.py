@@ -77,6 +77,8 @@ class SimulatedFleet:
 
     def claim(self) -> None:
         """Members claim what fits, the emptiest first."""
+        if not self.queue:
+            return
         able = [
             generator
             for generator in self.generators.values()
