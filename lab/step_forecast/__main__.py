@@ -25,7 +25,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from rollcast.config.recipe import Recipe
-from rollcast.memory.activations import FLOAT32_BYTES
+from rollcast.memory.recurrence import FLOAT32_BYTES
 from rollcast.recipe.schedule import make_schedule
 from rollcast.simulation.generator import EngineSpeed
 from rollcast.simulation.split import Rates, Split, SplitSimulator

@@ -24,8 +24,7 @@ def check_head_size(model: Model, *, on_gpus: bool) -> None:
         sizes = f"{', '.join(map(str, CPU_HEAD_SIZES[:-1]))} or {CPU_HEAD_SIZES[-1]}"
         raise UserError(
             f"model.path = {model.path}: its attention heads have {size} numbers, and on a CPU "
-            "vLLM serves heads of "
-            f"{sizes}; choose another model, or a machine with a GPU"
+            f"vLLM serves heads of {sizes}; choose another model, or a machine with a GPU"
         )
 
 

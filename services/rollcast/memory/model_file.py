@@ -54,8 +54,7 @@ def read_from_hub(model: str) -> dict[str, Any]:
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
         sentence = (
             f"model.path = {model}: is not a folder on this machine, and {url} does not answer "
-            f"({_reason(error)}); "
-            "give --model-config FILE, the model's config.json"
+            f"({_reason(error)}); give --model-config FILE, the model's config.json"
         )
         raise refused_by_the_world(error, sentence) from error
 

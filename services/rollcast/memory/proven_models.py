@@ -74,6 +74,5 @@ def is_proven(model_config: Mapping[str, Any]) -> str:
             return model.sentence
     return (
         f"{name} is not proven: that trainer and generators give the same log-probs was never "
-        "shown for it "
-        "(docs/models.md); watch rollcast_logprob_gap from the first step"
+        "shown for it (docs/models.md); watch rollcast_logprob_gap from the first step"
     )

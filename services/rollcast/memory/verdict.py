@@ -14,6 +14,7 @@ from rollcast.config.services import DEFAULT_GPU_SHARE
 from rollcast.memory import one_gpu
 from rollcast.memory.device import GB, gigabytes
 from rollcast.memory.plan import MemoryPlan
+from rollcast.memory.trainer import largest_in_words
 
 
 def refusals(plan: MemoryPlan) -> list[str]:
@@ -58,8 +59,7 @@ def check_shard_ranks(plan: MemoryPlan) -> list[str]:
         return []
     return [
         f"trainer.shard_ranks = {shards}: it does not divide the {plan.ranks} trainer ranks; set "
-        "it to the ranks of "
-        "one machine, or to null"
+        "it to the ranks of one machine, or to null"
     ]
 
 
@@ -68,14 +68,9 @@ def _trainer(plan: MemoryPlan) -> Iterator[str]:
         return
     fullest = plan.trainer[0].fullest
     need = fullest.total
-    parts = fullest.parts
-    largest_parts = ", ".join(
-        f"{name} {gigabytes(size)}"
-        for name, size in sorted(parts.items(), key=lambda named_size: -named_size[1])[:3]
-    )
     lack = (
-        f"trainer rank 0 of {plan.ranks} needs {gigabytes(need)} ({largest_parts}), and "
-        f"{plan.device.in_words}"
+        f"trainer rank 0 of {plan.ranks} needs {gigabytes(need)} "
+        f"({largest_in_words(fullest.parts)}), and {plan.device.in_words}"
     )
     for setting, value, remedy, changes in _milder(plan):
         if _trainer_fits(plan.with_settings(trainer=changes)):
@@ -92,8 +87,7 @@ def _trainer(plan: MemoryPlan) -> Iterator[str]:
         return
     yield (
         f"model.path = {plan.config.model.path}: {lack}; no number of ranks makes it fit: give "
-        "GPUs of at least "
-        f"{math.ceil(need / GB)} GB, or a smaller model"
+        f"GPUs of at least {math.ceil(need / GB)} GB, or a smaller model"
     )
 
 
@@ -161,15 +155,13 @@ def _generator(plan: MemoryPlan) -> Iterator[str]:
     if plan.worker_total > device.num_bytes:
         lack = (
             f"a generator's worker takes {gigabytes(plan.worker_total - worker.staging)} and "
-            "stages a version of "
-            f"{gigabytes(worker.staging)} beside it, and {device.in_words}"
+            f"stages a version of {gigabytes(worker.staging)} beside it, and {device.in_words}"
         )
     else:
         lack = (
             f"weights {gigabytes(worker.weights)} and activations {gigabytes(worker.activations)} "
-            "leave "
-            f"{gigabytes(worker.kv_bytes)} for KV cache, and one rollout of model.max_length needs "
-            f"{gigabytes(kv_need)}"
+            f"leave {gigabytes(worker.kv_bytes)} for KV cache, and one rollout of model.max_length "
+            f"needs {gigabytes(kv_need)}"
         )
     if worker.place == "device" and _generator_fits(plan.with_settings(weights={"stage": "host"})):
         yield f"{share}: {lack}; set weights.stage to host"
@@ -191,8 +183,7 @@ def _generator(plan: MemoryPlan) -> Iterator[str]:
     needed_gb = (worker.weights + worker.activations + kv_need + worker.staging) / GB
     yield (
         f"model.path = {plan.config.model.path}: {lack}; no generator.tensor_parallel makes it "
-        "fit: give GPUs of at "
-        f"least {math.ceil(needed_gb)} GB, or a smaller model"
+        f"fit: give GPUs of at least {math.ceil(needed_gb)} GB, or a smaller model"
     )
 
 
@@ -230,9 +221,8 @@ def _one_gpu(plan: MemoryPlan) -> Iterator[str]:
     share = plan.config.generator.gpu_memory_utilization
     lack = (
         f"one GPU has {gigabytes(plan.device.num_bytes)}; the trainer needs "
-        f"{gigabytes(one_gpu.trainer(plan))}, each "
-        f"generator ({plan.generators}) at least {gigabytes(one_gpu.least_of_each(plan))}, "
-        "contexts and margin "
+        f"{gigabytes(one_gpu.trainer(plan))}, each generator ({plan.generators}) at least "
+        f"{gigabytes(one_gpu.least_of_each(plan))}, contexts and margin "
         f"{gigabytes(one_gpu.beside(plan))}"
     )
     counted = plan.with_settings(
@@ -247,16 +237,14 @@ def _one_gpu(plan: MemoryPlan) -> Iterator[str]:
         if one_gpu.fits(one_gpu.shared(counted.with_settings(trainer=changes))):
             yield f"{setting} = {value}: {lack}; {remedy}"
             return
-    if plan.generators > 1 and one_gpu.fits(one_gpu.shared(replace(counted, generators=1))):
-        yield f"local.generators = {plan.generators}: {lack}; set it to 1"
-        return
     alone = replace(counted, generators=1)
+    fewer = f"local.generators = {plan.generators}: {lack}; set it to 1"
+    if plan.generators > 1 and one_gpu.fits(one_gpu.shared(alone)):
+        yield fewer
+        return
     for setting, value, remedy, changes in _milder(alone):
         if one_gpu.fits(one_gpu.shared(alone.with_settings(trainer=changes))):
-            yield (
-                f"local.generators = {plan.generators}: {lack}; set it to 1, and as {setting} = "
-                f"{value}: {remedy}"
-            )
+            yield f"{fewer}, and as {setting} = {value}: {remedy}"
             return
     yield (
         f"model.path = {plan.config.model.path}: {lack}; use two GPUs, a larger one, or a smaller "

@@ -171,8 +171,7 @@ def predict(plan: MemoryPlan, card: Card, generators: int, assumptions: Assumpti
     if not 0 < mean <= max_mean_share * budget:
         raise UserError(
             f"--mean-tokens {mean:g}: must be positive and at most {max_mean_share * budget:.0f}, "
-            "95 % of "
-            f"recipe.max_completion_tokens {budget}"
+            f"95 % of recipe.max_completion_tokens {budget}"
         )
     lengths = lengths_with_mean(mean, assumptions.log_length_spread, budget)
     prompt = assumptions.mean_prompt_share * recipe.max_prompt_tokens

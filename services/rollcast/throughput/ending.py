@@ -35,8 +35,7 @@ def short_grace(balance: Balance, grace: float) -> Iterator[str]:
         return
     yield (
         f"trainer.terminationGracePeriodSeconds = {grace:g}: a step of "
-        f"{balance.trainer.update_seconds:.0f} s and "
-        f"{CHECKPOINTS_AT_END} checkpoints of {checkpoint_seconds(balance):.0f} s each may need "
-        f"{needed} s, and what "
-        f"is not written by then is computed again; set it to {needed}"
+        f"{balance.trainer.update_seconds:.0f} s and {CHECKPOINTS_AT_END} checkpoints of "
+        f"{checkpoint_seconds(balance):.0f} s each may need {needed} s, and what is not written by "
+        f"then is computed again; set it to {needed}"
     )

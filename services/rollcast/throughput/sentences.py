@@ -15,12 +15,11 @@ def in_one_line(balance: Balance) -> str:
     shared = "" if balance.gpu_idle is None else f", the GPU that they share {balance.gpu_idle:.0%}"
     return (
         f"predicted idle: trainer {balance.trainer_idle:.0%}, generators "
-        f"{balance.generator_idle:.0%}{shared}; a step "
-        f"takes {balance.step_seconds:.{digits}f} s (update {trainer.update_seconds:.{digits}f}, "
-        "publishing "
+        f"{balance.generator_idle:.0%}{shared}; a step takes {balance.step_seconds:.{digits}f} s "
+        f"(update {trainer.update_seconds:.{digits}f}, publishing "
         f"{trainer.publish_seconds:.{digits}f}, sampling {balance.sampling_seconds:.{digits}f}, "
-        "staleness bound "
-        f"{balance.window_seconds:.{digits}f}); nothing of it is measured on your machines"
+        f"staleness bound {balance.window_seconds:.{digits}f}); nothing of it is measured on your "
+        "machines"
     )
 
 
@@ -44,16 +43,14 @@ def assumption_lines(balance: Balance) -> Iterator[str]:
     )
     yield (
         f"trainer: MFU {trainer.utilization:.3f} of {peak:,.0f} TFLOP/s ({trainer.card.name}) on "
-        f"{trainer.plan.ranks} "
-        f"GPUs, {trainer.tokens_per_second:,.0f} tokens/s; set --mfu"
+        f"{trainer.plan.ranks} GPUs, {trainer.tokens_per_second:,.0f} tokens/s; set --mfu"
     )
     yield (
         f"generators: {balance.generators} with {generator.plan.worker.slots} slots, "
-        f"{generator.running:.0f} of them "
-        f"decoding, {generator.tokens_per_second:,.0f} tokens/s each, at "
-        f"{inputs.bandwidth_share:.0%} of "
-        f"{trainer.card.bandwidth / 1e12:.2f} TB/s and {1e3 * inputs.engine_step_seconds:.1f} ms + "
-        f"{1e6 * inputs.engine_rollout_seconds:.0f} us a rollout of the engine's own"
+        f"{generator.running:.0f} of them decoding, {generator.tokens_per_second:,.0f} tokens/s "
+        f"each, at {inputs.bandwidth_share:.0%} of {trainer.card.bandwidth / 1e12:.2f} TB/s and "
+        f"{1e3 * inputs.engine_step_seconds:.1f} ms + {1e6 * inputs.engine_rollout_seconds:.0f} us "
+        "a rollout of the engine's own"
     )
     yield (
         f"KV cache: {generator.kv_share:.0%} full on average; rollouts are preempted in "

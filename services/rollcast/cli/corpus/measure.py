@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, ThreadPoolE
 from dataclasses import dataclass
 from multiprocessing import get_context
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from rollcast.cli.corpus.advice_scores import AdviceScores, advice_scores
 from rollcast.cli.corpus.curves import CorpusCurve
@@ -39,9 +39,6 @@ class CorpusScores:
 
     forecast: ForecastScores
     advice: AdviceScores
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"forecast": self.forecast.to_dict(), "advice": self.advice.to_dict()}
 
 
 def measure(

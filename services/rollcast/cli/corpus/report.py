@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -44,7 +45,7 @@ def backtest_corpus(
     with _progress() as advance:
         scores = measure(curves, command, advance)
     if as_json:
-        report.print_answer(scores.to_dict(), lambda _: None, as_json=True)
+        report.print_answer(asdict(scores), lambda _: None, as_json=True)
         return
     _show_forecasts(scores.forecast)
     typer.echo()

@@ -138,8 +138,7 @@ def split_report(
         if abs(error) > 0.1:
             caveats = [
                 f"The model is {error:+.0%} off the measured rate of the split that was run; "
-                "compare splits by their "
-                "order, not by their figures.",
+                "compare splits by their order, not by their figures.",
                 *caveats,
             ]
     return {
@@ -223,10 +222,9 @@ def _show(answer: dict[str, Any]) -> None:
     report.show_table(header, rows)
     say(
         f"{best['generators']} generators of {best['devices_per_generator']} and "
-        f"{best['trainer_devices']} trainer "
-        f"devices: {_rate(best['steps_per_hour'])} ± {_rate(best['standard_error'])} steps an "
-        "hour, trainer idle "
-        f"{best['trainer_idle']:.0%}. {LIMITS[answer['limit']]}"
+        f"{best['trainer_devices']} trainer devices: {_rate(best['steps_per_hour'])} ± "
+        f"{_rate(best['standard_error'])} steps an hour, trainer idle {best['trainer_idle']:.0%}. "
+        f"{LIMITS[answer['limit']]}"
     )
     good = answer["as_good_trainer_devices"]
     if len(good) > 1:
@@ -238,10 +236,8 @@ def _show(answer: dict[str, Any]) -> None:
     if (check := answer["measured"]) is not None:
         say(
             f"Measured on {check['generators']} generators and {check['trainer_devices']} trainer "
-            "devices: "
-            f"{_rate(check['steps_per_hour'])} steps an hour over {check['steps']} steps; the "
-            "model says "
-            f"{_rate(check['simulated_steps_per_hour'])}."
+            f"devices: {_rate(check['steps_per_hour'])} steps an hour over {check['steps']} steps; "
+            f"the model says {_rate(check['simulated_steps_per_hour'])}."
         )
     if skipped := answer["beaten_by_bound"] + answer["passed_over"]:
         say(

@@ -91,8 +91,7 @@ def calibrate(
     if step_seconds is None or tokens_per_second is None or mean_tokens is None:
         raise UserError(
             "--step-seconds, --tokens-per-second, --mean-tokens: one is missing; give all three, "
-            "or a run to measure "
-            "them on with --run-folder"
+            "or a run to measure them on with --run-folder"
         )
     recipe = run.config.recipe if run else planned or DefaultRecipe()
     groups = options.groups or recipe.prompts_per_step
@@ -162,8 +161,7 @@ def _engine(slots: int, tokens_per_second: float, alone: float | None) -> Engine
     if 1 / alone > full:
         raise UserError(
             f"--tokens-per-second-alone {alone:g}: is less than a rollout has among {slots}, "
-            f"{1 / full:.4g}; "
-            "give the rate of a single rollout"
+            f"{1 / full:.4g}; give the rate of a single rollout"
         )
     return EngineSpeed.through(slots, tokens_per_second, alone)
 
@@ -180,21 +178,18 @@ def _assumptions(
     if options.tokens_per_second_alone is None:
         caveats.append(
             "Rollouts are taken to be decoded equally fast at any load; set "
-            "--tokens-per-second-alone if few are "
-            "decoded faster."
+            "--tokens-per-second-alone if few are decoded faster."
         )
     if longest is None:
         caveats.append(
             f"The spread of lengths was not measured: {DEFAULT_LOG_LENGTH_SPREAD} in ln tokens is "
-            "assumed; "
-            "set --longest-tokens."
+            "assumed; set --longest-tokens."
         )
     if run is not None and options.tokens_per_second is None:
         if run.waited < MAX_BOTTLENECK_IDLE:
             caveats.append(
                 "The trainer hardly waited, so the generators could deliver more than was "
-                "measured, and fewer may do; "
-                "set --tokens-per-second from a test at full load."
+                "measured, and fewer may do; set --tokens-per-second from a test at full load."
             )
         else:
             caveats.append(
