@@ -3,8 +3,8 @@
     python -m lab.step_forecast
 
 The measured runs are those of benchmarks/results/pipeline.json, where both parts were also measured
-alone, and of lab/results/schedules.json: there the rate of the generator is what it delivered under
-the one schedule, and the other schedule is predicted. Lengths are those of the task's right
+alone, and of lab/results/schedules.json: there the generator is given the rate that it delivered
+under the one schedule, and the other schedule is predicted. Lengths are those of the task's right
 answers, scaled to the measured mean. The engine is taken to decode equally fast at any load, which
 is the default of `rollcast plan devices`. A second part is the update of a model on a GPU, which
 the rates of `rollcast.throughput` predict from the model's shape, next to
@@ -40,7 +40,7 @@ from testkit.record import LAB_RESULTS, RESULTS, write_result
 from testkit.simulation.closed_form import closed_form_step
 
 GROUPS, ROLLOUTS, SLOTS, MAX_DIGITS = 16, 8, 128, 4
-"""Of configs/demo.yaml."""
+"""The settings of configs/demo.yaml."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def lengths_of_answers(mean_tokens: float) -> Lengths:
 
 
 def predictions(run: MeasuredRun) -> dict[str, Any]:
-    """Both predictions for a run, next to what was measured."""
+    """Both predictions for a run, next to the measured step."""
     settings = {"kind": run.kind, "max_staleness": run.max_staleness}
     recipe = TypeAdapter(Recipe).validate_python({"schedule": settings})
     rates = Rates(

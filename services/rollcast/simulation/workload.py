@@ -132,7 +132,7 @@ def _median(mean: float, sigma: float, budget: float) -> float:
 
 
 def bisect_rising(rising: Callable[[float], float], value: float, low: float, high: float) -> float:
-    """Where a rising function has this value."""
+    """The argument at which a rising function has this value."""
     # Halvings of an interval: more than the 53 bits of a double
     for _ in range(60):
         middle = (low + high) / 2

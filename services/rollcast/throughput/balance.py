@@ -1,8 +1,8 @@
 """Which side of a run waits for the other, and for how much of the time.
 
-Rates are predicted from shapes and data sheets; what they make of a step is simulated, with the
-real gate and schedule (`rollcast.simulation.split`), as `rollcast plan devices` does. No step is
-shorter than
+Rates are predicted from shapes and data sheets. The step that follows from them is simulated, with
+the real gate and schedule (`rollcast.simulation.split`), as `rollcast plan devices` does. No step
+is shorter than
 
     update + publishing        the trainer never waits
     sampling                   every slot of every generator is always taken
