@@ -104,14 +104,14 @@ class SplitOutcome:
     """Tokens sampled over what the generators could sample with every slot taken."""
 
     @property
-    def waited(self) -> float:
+    def wait_share(self) -> float:
         """Share of the time that the trainer waited, for whatever reason."""
         return sum(self.waits.values())
 
     @property
     def trainer_idle(self) -> float:
         """Share of the time that the trainer was not in an update."""
-        return self.waited + self.trainer_paused
+        return self.wait_share + self.trainer_paused
 
     @property
     def generator_idle(self) -> float:

@@ -169,7 +169,7 @@ def split_report(
 
 def limit(outcome: SplitOutcome) -> str:
     """The bottleneck of the split: training, generation or the staleness window."""
-    if outcome.waited < MAX_BOTTLENECK_IDLE:
+    if outcome.wait_share < MAX_BOTTLENECK_IDLE:
         return "training"
     # Share of their capacity: generators with a larger load are the bottleneck. Chosen, not
     # measured.

@@ -73,11 +73,11 @@ class PredictedRates:
             return rates
 
         @cache
-        def predicted(ranks: int) -> tuple[float, float]:
+        def predict_trainer(ranks: int) -> tuple[float, float]:
             balance = self.predict_balance(ranks, 1)
             return balance.trainer.update_seconds, balance.pause_seconds
 
-        return replace(rates, predicted_trainer=predicted)
+        return replace(rates, predicted_trainer=predict_trainer)
 
     def predict_balance(self, ranks: int, generators: int) -> Balance:
         """The prediction for these numbers of trainer ranks and generators."""
