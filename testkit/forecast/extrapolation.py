@@ -46,6 +46,11 @@ FLAT = replace(
 """Nearly flat in B and C_mid, independent noise, no first phase: a plain grid posterior."""
 
 LEVELS = (0.05, 0.5, 0.95)
+SIMPLE: dict[str, Callable[[Curve], Any]] = {
+    "last value": last_value,
+    "power law": power_law,
+    "log-linear": log_linear,
+}
 WIDE_ASYMPTOTES = np.linspace(0.05, 0.99, 95)
 RELATIVE_MIDPOINTS: Array = np.geomspace(0.02, 10.0, 100)
 """The paper's grid for curves of other units and pass rates: A, and C_mid over the last compute of
@@ -113,14 +118,7 @@ def paper_table(folder: Path) -> dict[str, Any]:
     }
     rows = []
     for task, run in tasks:
-        row = {"run": task.name, "points": len(task.curve), **_baselines(task)}
-        row["paper grid"] = (
-            float(np.mean(paper_grid(task.curve, task.initial).pass_rate(task.compute)))
-            - task.outcome
-        )
-        row["curve_fit"] = _curve_fit(task)
-        row["curve families"] = _families(task)
-        row["forecast"] = _forecast(task, FITTED)
+        row = _row(task, paper_grid(task.curve, task.initial), FITTED)
         row["forecast, default prior"] = _forecast(task, DEFAULT)
         row["forecast, learned prior"] = _forecast(task, learned[run.identity])
         row["forecast, R_0 given"] = _forecast(task, replace(FITTED, initial=task.initial))
@@ -145,12 +143,9 @@ def half_table(folder: Path) -> dict[str, Any]:
             else FITTED
         )
         rows.append(_half_row(task, FITTED, learned))
-    groups = {
-        "paper": [row for row in rows if not row["run"].startswith("qwen")],
-        "qwen2-7b": [row for row in rows if row["run"].startswith("qwen2-7b")],
-        "qwen3-0.6b": [row for row in rows if row["run"].startswith("qwen3-0.6b")],
-        "qwen3.5-4b": [row for row in rows if row["run"].startswith("qwen3.5-4b")],
-    }
+    groups = {"paper": [row for row in rows if not row["run"].startswith("qwen")]}
+    for name in ("qwen2-7b", "qwen3-0.6b", "qwen3.5-4b"):
+        groups[name] = [row for row in rows if row["run"].startswith(name)]
     return {
         "rows": rows,
         "summary": {name: _summary(group) for name, group in groups.items() if group},
@@ -179,13 +174,8 @@ def own_table() -> dict[str, Any]:
 
 
 def _half_row(task: Task, alone: FitOptions, learned: FitOptions) -> dict[str, Any]:
-    row = {"run": task.name, "points": len(task.curve), **_baselines(task)}
     midpoints: Array = RELATIVE_MIDPOINTS * task.curve.compute[-1]
-    grid = paper_grid(task.curve, task.initial, WIDE_ASYMPTOTES, midpoints)
-    row["paper grid"] = float(np.mean(grid.pass_rate(task.compute))) - task.outcome
-    row["curve_fit"] = _curve_fit(task)
-    row["curve families"] = _families(task)
-    row["forecast"] = _forecast(task, alone)
+    row = _row(task, paper_grid(task.curve, task.initial, WIDE_ASYMPTOTES, midpoints), alone)
     row["forecast, learned prior"] = _forecast(task, learned)
     row["verdict"] = fit(task.curve, alone).verdict.kind.value
     return row
@@ -200,14 +190,20 @@ def _others(runs: dict[tuple[str, str], PaperRun], identity: str) -> list[Curve]
     return [run.curve() for run in chosen.values()]
 
 
-def _baselines(task: Task) -> dict[str, Any]:
-    def error(method: Callable[[Curve], Any]) -> float:
-        return float(method(task.curve).pass_rate(task.compute)) - task.outcome
-
+def _row(task: Task, grid: Any, options: FitOptions) -> dict[str, Any]:
+    """What every table has of a run: signed errors, by method."""
+    fitted = {name: method(task.curve) for name, method in SIMPLE.items()} | {"paper grid": grid}
+    errors = {
+        name: float(np.mean(law.pass_rate(task.compute))) - task.outcome
+        for name, law in fitted.items()
+    }
     return {
-        "last value": error(last_value),
-        "power law": error(power_law),
-        "log-linear": error(log_linear),
+        "run": task.name,
+        "points": len(task.curve),
+        **errors,
+        "curve_fit": _curve_fit(task),
+        "curve families": _families(task),
+        "forecast": _forecast(task, options),
     }
 
 

@@ -4,26 +4,18 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter, defaultdict
 from typing import Any
 
 import numpy as np
 
 from rollcast.scaling.decisions.fit import fit
-from rollcast.scaling.law.baselines import power_law
 from rollcast.scaling.law.curve import Curve
 from testkit.forecast.curve_families import curve_families
-from testkit.forecast.last_value import last_value
-from testkit.forecast.log_linear import log_linear
+from testkit.forecast.extrapolation import LEVELS, SIMPLE
 from testkit.forecast.other_shapes import CLASSES, draw_run
 
 HORIZONS = (2.0, 10.0)
-LEVELS = (0.05, 0.5, 0.95)
-SIMPLE: dict[str, Callable[[Curve], Any]] = {
-    "last value": last_value,
-    "power law": power_law,
-    "log-linear": log_linear,
-}
 
 
 def other_kinds(num_runs: int) -> list[dict[str, Any]]:
@@ -34,9 +26,9 @@ def other_kinds(num_runs: int) -> list[dict[str, Any]]:
 
 
 def _measure_kind(kind: str, num_runs: int) -> dict[str, Any]:
-    errors: dict[str, list[list[float]]] = {}
-    coverage: dict[str, list[list[bool]]] = {}
-    verdicts: dict[str, int] = {}
+    errors: dict[str, list[list[float]]] = defaultdict(list)
+    coverage: dict[str, list[list[bool]]] = defaultdict(list)
+    verdicts = Counter[str]()
     for seed in range(num_runs):
         run = draw_run(kind, seed)
         curve = Curve.from_points(run.compute, run.pass_rate, unit="steps")
@@ -47,14 +39,11 @@ def _measure_kind(kind: str, num_runs: int) -> dict[str, Any]:
             "curve families": curve_families(curve).quantiles(HORIZONS, LEVELS),
         }
         for name, (low, median, high) in intervals.items():
-            errors.setdefault(name, []).append(np.abs(median - truth).tolist())
-            coverage.setdefault(name, []).append(((low <= truth) & (truth <= high)).tolist())
+            errors[name].append(np.abs(median - truth).tolist())
+            coverage[name].append(((low <= truth) & (truth <= high)).tolist())
         for name, method in SIMPLE.items():
-            errors.setdefault(name, []).append(
-                np.abs(method(curve).pass_rate(HORIZONS) - truth).tolist()
-            )
-        word = forecast.verdict.kind.value
-        verdicts[word] = verdicts.get(word, 0) + 1
+            errors[name].append(np.abs(method(curve).pass_rate(HORIZONS) - truth).tolist())
+        verdicts[forecast.verdict.kind.value] += 1
     return {
         "kind": kind,
         "runs": num_runs,
@@ -66,5 +55,5 @@ def _measure_kind(kind: str, num_runs: int) -> dict[str, Any]:
             name: np.mean(run_errors, axis=0).round(4).tolist()
             for name, run_errors in errors.items()
         },
-        "verdicts": verdicts,
+        "verdicts": dict(verdicts),
     }

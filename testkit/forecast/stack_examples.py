@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
+from rollcast.cli.corpus.curves import CorpusCurve, read_corpus
+from rollcast.cli.corpus.windows import Window, make_windows
 from rollcast.config.errors import UserError
-from rollcast.corpus.curves import CorpusCurve, read_corpus
-from rollcast.corpus.windows import num_readings_seen
 from rollcast.scaling.decisions.fit import fit_part
 from rollcast.scaling.decisions.no_learning import has_not_moved
 from rollcast.scaling.decisions.settings import NOTABLE_GAIN
-from rollcast.scaling.law.curve import Array, Curve
+from rollcast.scaling.law.curve import Array
 from rollcast.scaling.outlook.combined import law_width, scale_terms, side_terms
 from rollcast.scaling.outlook.settings import NUM_LEVEL_READINGS
 from rollcast.scaling.posterior.options import FitOptions
@@ -88,18 +88,13 @@ def make_examples(folder: Path) -> Examples:
 
 
 def _cut_curve(curve: CorpusCurve) -> list[Examples]:
-    parts = []
-    for share in SHARES:
-        num_seen = num_readings_seen(curve, share)
-        if num_seen is not None:
-            parts.append(_make_cut_examples(curve, share, num_seen))
-    return parts
+    return [_make_cut_examples(window) for window in make_windows([curve], SHARES)]
 
 
-def _make_cut_examples(curve: CorpusCurve, share: float, num_seen: int) -> Examples:
-    beginning = Curve.from_points(
-        curve.compute[:num_seen], curve.y[:num_seen], curve.known_errors(num_seen), unit="steps"
-    )
+def _make_cut_examples(window: Window) -> Examples:
+    curve = window.source
+    num_seen = window.num_seen
+    beginning = window.seen_curve
     forecast = fit_part(beginning, FitOptions())
     later = len(curve) - num_seen
     # Later computes of one cut, evenly spaced in ln of the number of readings until then, the end
@@ -118,7 +113,7 @@ def _make_cut_examples(curve: CorpusCurve, share: float, num_seen: int) -> Examp
     return Examples(
         repository=fill_column(curve.repository),
         metric=fill_column(curve.metric),
-        share=fill_column(share),
+        share=fill_column(window.share),
         forecasts=forecasts.T,
         scale_terms=scale_terms(law_width(readings), forecasts).T,
         side_terms=np.tile(side_terms(summary), (places.size, 1)),

@@ -58,11 +58,7 @@ class EpisodeFleet(SimulatedFleet):
         """Turns are attempts of the engine; those of groups count from 0 upwards."""
 
     def claim(self) -> None:
-        able = [
-            generator
-            for generator in self.generators.values()
-            if generator.member and generator.alive
-        ]
+        able = self._claimants()
         while self.queue and able:
             generator = min(able, key=lambda member: self._in_flight[member.name])
             if self._in_flight[generator.name] + len(self.queue[0].remaining) > self._max_episodes:

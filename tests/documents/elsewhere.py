@@ -64,7 +64,7 @@ ELSEWHERE = (
     Elsewhere("rollcast up --config my-run.yaml --monitor", *_RESUMED_UP,
         ('"--resume", "--monitor"',)),
     Elsewhere("rollcast up", *_UP, ('"up", "--config", "run.yaml"',)),
-    Elsewhere("rollcast backtest --corpus", "tests/cli/test_backtest_corpus.py",
+    Elsewhere("rollcast backtest --corpus", "tests/cli/corpus/test_backtest_corpus.py",
         "test_the_program_of_the_documentation_competes",
         ('"backtest", "--corpus"', '"--forecaster"')),
     Elsewhere("python -m lab.plainness", "tests/test_plainness.py",

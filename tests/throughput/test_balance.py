@@ -1,5 +1,5 @@
-"""Idle shares by the formula, compared with the simulation of the real gate and schedule on the
-same rates.
+"""Rates of both sides, and idle shares: simulated with the real gate and schedule, compared with a
+formula.
 """
 
 from __future__ import annotations
@@ -10,16 +10,13 @@ from typing import Any
 import pytest
 
 from rollcast.config.errors import UserError
-from rollcast.recipe.schedule import PipelineRL
-from rollcast.simulation.generator import EngineSpeed
-from rollcast.simulation.split import Rates, Split, SplitSimulator
-from rollcast.simulation.workload import lognormal_with_mean
 from rollcast.throughput.assumptions import Assumptions
 from rollcast.throughput.balance import Balance, predict
 from rollcast.throughput.card import card_named, find_card
 from rollcast.throughput.ending import grace_seconds, short_grace
 from rollcast.throughput.sentences import full_cache
 from testkit.published_models import QWEN3_4B, QWEN3_8B, QWEN3_30B_A3B
+from testkit.simulation.closed_form import closed_form_step
 from tests.memory.plans import plan_of
 
 H100 = card_named("H100")
@@ -40,53 +37,33 @@ def balance_of(
     return predict(plan, H100, generators, Assumptions(**assumed))
 
 
-def simulated_trainer_idle(balance: Balance) -> float:
-    """By discrete events.
-
-    The engine's speed is a straight line through one rollout and all slots.
-    """
-    generator = balance.generator
-    slots = generator.plan.worker.slots
-    full = slots / generator.tokens_per_second_with(slots)
-    alone = 1 / generator.tokens_per_second_with(1.0)
-    recipe = generator.plan.config.recipe
-    rates = Rates(
-        schedule=PipelineRL(max_staleness=8, groups_per_step=recipe.prompts_per_step),
-        lengths=lognormal_with_mean(
-            balance.trainer.lengths.mean, 0.8, recipe.max_completion_tokens
-        ),
-        rollouts_per_group=recipe.rollouts_per_prompt,
-        engine=EngineSpeed(
-            slots=slots,
-            seconds_per_token=alone,
-            seconds_per_token_per_rollout=(full - alone) / (slots - 1),
-        ),
-        step_seconds=balance.trainer.update_seconds,
-        publish_seconds=0.0,
-    )
-    return SplitSimulator(rates).simulate(Split(balance.generators, 1, 1)).trainer_idle
-
-
 @pytest.mark.parametrize(
     ("generators", "slots", "least", "most"),
     [(1, 48, 0.7, 0.9), (4, 16, 0.4, 0.6), (2, 48, 0.5, 0.6), (4, 48, 0.3, 0.5)],
     ids=["one generator", "few slots", "two generators", "the staleness bound"],
 )
-def test_the_trainer_waits_as_long_as_in_the_simulation(
+def test_the_trainer_waits_as_long_as_by_the_formula(
     generators: int, slots: int, least: float, most: float
 ) -> None:
     balance = balance_of(generators=generators, slots=slots)
     assert least <= balance.trainer_idle <= most, "else the case is another one"
-    assert balance.trainer_idle == pytest.approx(simulated_trainer_idle(balance), abs=0.1)
+    step_seconds = closed_form_step(
+        balance.trainer.update_seconds,
+        balance.sampling_seconds,
+        balance.window_seconds,
+        runs_ahead=True,
+    )
+    by_formula = 1 - balance.trainer.update_seconds / step_seconds
+    assert balance.trainer_idle == pytest.approx(by_formula, abs=0.1)
 
 
 def test_one_side_waits_and_the_other_does_not() -> None:
     starved = balance_of(generators=1, slots=16)
-    assert starved.generator_idle == 0 < starved.trainer_idle
+    assert starved.generator_idle < 0.1 < 0.5 < starved.trainer_idle
     spare = balance_of(generators=12, slots=16)
-    assert spare.trainer_idle == 0 < spare.generator_idle
+    assert spare.trainer_idle < 0.2 < 0.4 < spare.generator_idle
     assert spare.generator_idle == pytest.approx(
-        1 - spare.sampling_seconds / spare.trainer.update_seconds
+        1 - spare.sampling_seconds / spare.step_seconds, abs=0.05
     )
 
 
@@ -132,15 +109,28 @@ def test_a_teacher_of_the_same_shape_takes_a_third_of_the_policys_passes() -> No
     assert taught == pytest.approx(alone * 3 / 4)
 
 
-def test_a_schedule_that_does_not_run_ahead_takes_the_sum() -> None:
+def test_a_schedule_that_does_not_run_ahead_waits_for_the_longest_rollouts() -> None:
     plan = plan_of(
         QWEN3_4B,
         ranks=1,
         recipe=RECIPE | {"schedule": {"kind": "ppo-off-policy", "max_staleness": 1}},
+        generator={"slots": 16, "gpu_memory_utilization": 0.78},
     )
-    balance = predict(plan, H100, 4, Assumptions())
-    assert balance.step_seconds == balance.trainer.update_seconds + balance.sampling_seconds
-    assert balance.trainer_idle + balance.generator_idle == pytest.approx(1)
+    uneven = predict(plan, H100, 2, Assumptions())
+    even = predict(plan, H100, 2, Assumptions(log_length_spread=0.01))
+    for balance in (uneven, even):
+        in_turn = closed_form_step(
+            balance.trainer.update_seconds,
+            balance.sampling_seconds,
+            balance.window_seconds,
+            runs_ahead=False,
+        )
+        assert balance.step_seconds > 0.9 * in_turn
+        assert balance.trainer_idle == pytest.approx(
+            1 - balance.trainer.update_seconds / balance.step_seconds
+        )
+    assert even.step_seconds < 1.2 * in_turn, "without a tail a step takes the sum"
+    assert uneven.step_seconds > 2 * in_turn
 
 
 def test_several_ranks_wait_while_a_version_is_sent() -> None:

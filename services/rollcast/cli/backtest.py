@@ -13,7 +13,7 @@ import typer
 
 from rollcast.cli import curve_options as options
 from rollcast.cli import report
-from rollcast.cli.corpus_report import backtest_corpus
+from rollcast.cli.corpus.report import backtest_corpus
 from rollcast.cli.output import say
 from rollcast.config.errors import UserError
 from rollcast.curves import amounts

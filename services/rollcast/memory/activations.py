@@ -17,9 +17,7 @@ from rollcast.memory.architecture import (
     ModelShape,
     Norm,
 )
-
-FLOAT32_BYTES = 4
-"""Bytes of a float32."""
+from rollcast.memory.recurrence import FLOAT32_BYTES
 
 
 @dataclass(frozen=True, slots=True)

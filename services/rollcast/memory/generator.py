@@ -12,10 +12,10 @@ from functools import cached_property
 
 from rollcast.config.bounds import MOST_DERIVED_SLOTS
 from rollcast.config.run import RunConfig
-from rollcast.memory.activations import FLOAT32_BYTES
 from rollcast.memory.adapters import all_adapters
 from rollcast.memory.architecture import FeedForwardShape, LayerShape, ModelShape, Shape
 from rollcast.memory.device import DeviceKind
+from rollcast.memory.recurrence import FLOAT32_BYTES
 from rollcast.memory.staging import StagingPlace, staged_by_generator, staging_place
 from rollcast.weights.plan.manifest import DTYPE_BYTES
 

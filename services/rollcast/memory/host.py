@@ -14,7 +14,7 @@ from rollcast.config.errors import UserError
 from rollcast.memory.device import gigabytes
 from rollcast.memory.plan import MemoryPlan
 from rollcast.memory.staging import STAGED_VERSIONS
-from rollcast.memory.trainer import Parts, together
+from rollcast.memory.trainer import Parts, largest_in_words, together
 
 EXPORT_FILE_BYTES = 5_000_000_000
 """Size of one file of an export, which rank 0 gathers before it writes it."""
@@ -105,7 +105,7 @@ def host_refusals(plan: MemoryPlan, limits: HostLimits) -> Iterator[str]:
         yield (
             "host memory of a trainer machine (trainer.resources.limits.memory) = "
             f"{gigabytes(limits.trainer)}: its {ranks} ranks need {gigabytes(need)} "
-            f"({_most(trainer)}); give it that, or train on more machines"
+            f"({largest_in_words(trainer)}); give it that, or train on more machines"
         )
     if limits.generator is not None and (need := sum(generator.values())) > limits.generator:
         alternative = (
@@ -116,7 +116,7 @@ def host_refusals(plan: MemoryPlan, limits: HostLimits) -> Iterator[str]:
         yield (
             "host memory of a generator (generator.resources.limits.memory) = "
             f"{gigabytes(limits.generator)}: it needs "
-            f"{gigabytes(need)} ({_most(generator)}); give it that{alternative}"
+            f"{gigabytes(need)} ({largest_in_words(generator)}); give it that{alternative}"
         )
     if limits.machine is not None:
         need = sum(trainer.values()) + plan.generators * sum(generator.values())
@@ -126,10 +126,3 @@ def host_refusals(plan: MemoryPlan, limits: HostLimits) -> Iterator[str]:
                 f"({ranks}) and generators ({plan.generators}) need {gigabytes(need)}; free it, or "
                 "lower local.trainer_ranks or local.generators"
             )
-
-
-def _most(parts: Parts) -> str:
-    return ", ".join(
-        f"{name} {gigabytes(size)}"
-        for name, size in sorted(parts.items(), key=lambda named_size: -named_size[1])[:3]
-    )

@@ -7,7 +7,7 @@ dtype, shape, offsets. A model is one file, or an index that names several.
 
 import json
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing
 from functools import partial
@@ -125,18 +125,17 @@ def as_transformers_keeps_them(stored: Mapping[str, Shape]) -> dict[str, Shape]:
         }
         stored = {name.replace("model.lm_head.", "lm_head."): shape for name, shape in text.items()}
     shapes: dict[str, Shape] = {}
-    experts: Counter[str] = Counter()
-    gates: dict[str, Shape] = {}
+    gates: dict[str, list[Shape]] = defaultdict(list)
+    """Shapes of the gates of a layer's experts."""
     for name, shape in stored.items():
         expert = _ONE_EXPERT.fullmatch(name)
         if expert is None:
             if not name.endswith(_BUFFER):
                 shapes[name.replace(".block_sparse_moe.", ".mlp.")] = shape
         elif expert[2] in _GATES:
-            experts[expert[1]] += 1
-            gates[expert[1]] = shape
-    for layer, count in experts.items():
-        width, hidden = gates[layer]
-        shapes[f"{layer}mlp.experts.gate_up_proj"] = (count, 2 * width, hidden)
-        shapes[f"{layer}mlp.experts.down_proj"] = (count, hidden, width)
+            gates[expert[1]].append(shape)
+    for layer, of_experts in gates.items():
+        width, hidden = of_experts[-1]
+        shapes[f"{layer}mlp.experts.gate_up_proj"] = (len(of_experts), 2 * width, hidden)
+        shapes[f"{layer}mlp.experts.down_proj"] = (len(of_experts), hidden, width)
     return shapes

@@ -20,7 +20,6 @@ from functools import cached_property
 
 from rollcast.config.run import RunConfig
 from rollcast.memory.activations import (
-    FLOAT32_BYTES,
     Load,
     kept_around_layers,
     kept_by_input,
@@ -35,8 +34,9 @@ from rollcast.memory.adapters import (
     passing_for_adapters,
 )
 from rollcast.memory.architecture import LayerShape, ModelShape, Shape
-from rollcast.memory.device import DeviceKind
+from rollcast.memory.device import DeviceKind, gigabytes
 from rollcast.memory.model_reading import host_bytes_while_read
+from rollcast.memory.recurrence import FLOAT32_BYTES
 from rollcast.memory.shards import count_gathered, count_rank_numbers, rows_of_rank
 from rollcast.memory.staging import staged_by_trainer
 from rollcast.weights.plan.manifest import DTYPE_BYTES, PIECE_BYTES
@@ -377,6 +377,12 @@ class RankMemory:
             default=0,
         )
         return min(PIECE_BYTES, self.load.item * largest_rows)
+
+
+def largest_in_words(parts: Parts) -> str:
+    """The three largest, for a sentence."""
+    largest = sorted(parts.items(), key=lambda named_size: -named_size[1])[:3]
+    return ", ".join(f"{name} {gigabytes(size)}" for name, size in largest)
 
 
 def together(parts: Mapping[str, int], more: Mapping[str, int]) -> Parts:

@@ -14,6 +14,7 @@ from rollcast.config.services import DEFAULT_GPU_SHARE
 from rollcast.memory import one_gpu
 from rollcast.memory.device import GB, gigabytes
 from rollcast.memory.plan import MemoryPlan
+from rollcast.memory.trainer import largest_in_words
 
 
 def refusals(plan: MemoryPlan) -> list[str]:
@@ -67,14 +68,9 @@ def _trainer(plan: MemoryPlan) -> Iterator[str]:
         return
     fullest = plan.trainer[0].fullest
     need = fullest.total
-    parts = fullest.parts
-    largest_parts = ", ".join(
-        f"{name} {gigabytes(size)}"
-        for name, size in sorted(parts.items(), key=lambda named_size: -named_size[1])[:3]
-    )
     lack = (
-        f"trainer rank 0 of {plan.ranks} needs {gigabytes(need)} ({largest_parts}), and "
-        f"{plan.device.in_words}"
+        f"trainer rank 0 of {plan.ranks} needs {gigabytes(need)} "
+        f"({largest_in_words(fullest.parts)}), and {plan.device.in_words}"
     )
     for setting, value, remedy, changes in _milder(plan):
         if _trainer_fits(plan.with_settings(trainer=changes)):
@@ -241,16 +237,14 @@ def _one_gpu(plan: MemoryPlan) -> Iterator[str]:
         if one_gpu.fits(one_gpu.shared(counted.with_settings(trainer=changes))):
             yield f"{setting} = {value}: {lack}; {remedy}"
             return
-    if plan.generators > 1 and one_gpu.fits(one_gpu.shared(replace(counted, generators=1))):
-        yield f"local.generators = {plan.generators}: {lack}; set it to 1"
-        return
     alone = replace(counted, generators=1)
+    fewer = f"local.generators = {plan.generators}: {lack}; set it to 1"
+    if plan.generators > 1 and one_gpu.fits(one_gpu.shared(alone)):
+        yield fewer
+        return
     for setting, value, remedy, changes in _milder(alone):
         if one_gpu.fits(one_gpu.shared(alone.with_settings(trainer=changes))):
-            yield (
-                f"local.generators = {plan.generators}: {lack}; set it to 1, and as {setting} = "
-                f"{value}: {remedy}"
-            )
+            yield f"{fewer}, and as {setting} = {value}: {remedy}"
             return
     yield (
         f"model.path = {plan.config.model.path}: {lack}; use two GPUs, a larger one, or a smaller "

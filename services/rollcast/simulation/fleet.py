@@ -77,11 +77,7 @@ class SimulatedFleet:
 
     def claim(self) -> None:
         """Members claim what fits, the emptiest first."""
-        able = [
-            generator
-            for generator in self.generators.values()
-            if generator.member and generator.alive
-        ]
+        able = self._claimants()
         while self.queue and able:
             generator = min(able, key=lambda member: member.running / member.engine.slots)
             if not generator.has_room(self.queue[0]):
@@ -90,6 +86,10 @@ class SimulatedFleet:
             generator.start(attempt, self._events.now_seconds)
             attempt.recorded = attempt.oldest
             self._watch(generator)
+
+    def _claimants(self) -> list[SimulatedGenerator]:
+        """Members that may claim; not looked for while the queue is empty."""
+        return [member for member in self.members() if member.alive] if self.queue else []
 
     def _watch(self, generator: SimulatedGenerator) -> None:
         end = generator.next_end()

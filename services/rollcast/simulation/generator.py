@@ -27,6 +27,20 @@ class EngineSpeed:
     """Added by each token of context: attention reads the KV entries of all running rollouts. A
     rollout counts with the mean of its context over the time it runs."""
 
+    @classmethod
+    def through(cls, slots: int, tokens_per_second: float, alone: float) -> "EngineSpeed":
+        """The straight line through the rate with every slot taken and that of one rollout alone,
+        both in tokens a second.
+        """
+        if slots == 1:
+            return cls(slots=slots, seconds_per_token=1 / tokens_per_second)
+        full = slots / tokens_per_second
+        return cls(
+            slots=slots,
+            seconds_per_token=1 / alone,
+            seconds_per_token_per_rollout=(full - 1 / alone) / (slots - 1),
+        )
+
     def step_seconds(self, running: int, context: float = 0.0) -> float:
         """Return the duration of an engine step with `running` rollouts of `context` tokens
         together, in seconds.

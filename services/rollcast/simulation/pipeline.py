@@ -92,6 +92,8 @@ class Pipeline:
         self._outstanding: dict[int, Attempt] = {}
         self._training: list[Attempt] = []
         self._durations: deque[float] = deque(maxlen=RECENT_STEPS)
+        self._enough_known: tuple[int, float, int | None] = (-1, 0.0, None)
+        """Finished groups and typical step, and `enough_groups` of these."""
         self._num_tasks = 0
         self._waiting: str | None = None
         self._booked_until = 0.0
@@ -172,14 +174,17 @@ class Pipeline:
     def _enough(self) -> int | None:
         if not self._fresh:
             return None
-        recent = self.report.lifetimes[-RECENT_STEPS * self._schedule.groups_per_step :]
         typical = median(self._durations) if self._durations else self._trainer.step
-        lifetimes = [seconds / typical for _, seconds in recent]
-        return enough_groups(
-            lifetimes,
-            max_staleness=self._schedule.max_staleness,
-            groups_per_step=self._schedule.groups_per_step,
-        )
+        # Most decisions follow news of weights, with the same lifetimes as the last one.
+        if self._enough_known[:2] != (len(self.report.lifetimes), typical):
+            recent = self.report.lifetimes[-RECENT_STEPS * self._schedule.groups_per_step :]
+            enough = enough_groups(
+                [seconds / typical for _, seconds in recent],
+                max_staleness=self._schedule.max_staleness,
+                groups_per_step=self._schedule.groups_per_step,
+            )
+            self._enough_known = (len(self.report.lifetimes), typical, enough)
+        return self._enough_known[2]
 
     def _dispatch(self) -> None:
         task = self._workload.task(self._next_task())

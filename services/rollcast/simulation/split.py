@@ -49,13 +49,22 @@ class Rates:
     trainer_devices: int = 1
     trainer_scaling: float = 1.0
     """e: on T devices a step takes step_seconds x (trainer_devices / T)^e."""
+    predicted_trainer: Callable[[int], tuple[float, float]] | None = None
+    """Seconds of an update on T devices, and of the pause after it in which a version is sent or
+    the generators have the GPU; None = scaled as above, without a pause."""
     trainer_multiple: int = 1
     """The trainer's devices come in multiples of this."""
     publish_seconds: float = Delays().publish
 
     def step_seconds_on(self, devices: int) -> float:
         """Seconds of an optimizer step on this number of devices."""
+        if self.predicted_trainer is not None:
+            return self.predicted_trainer(devices)[0]
         return self.step_seconds * math.pow(self.trainer_devices / devices, self.trainer_scaling)
+
+    def pause_seconds_on(self, devices: int) -> float:
+        """Seconds after each update in which the trainer may not begin the next one."""
+        return 0.0 if self.predicted_trainer is None else self.predicted_trainer(devices)[1]
 
     def tokens_per_second(self) -> float:
         """The most tokens a second that one generator can sample."""
@@ -86,6 +95,8 @@ class SplitOutcome:
     """Standard error of `steps_per_hour`, from blocks of successive steps."""
     waits: dict[str, float]
     """Share of the time that the trainer waited, by reason (`WaitReason`)."""
+    trainer_paused: float
+    """Share of the time in the pauses after updates (`Rates.predicted_trainer`)."""
     staleness_mean: float
     """Mean staleness of the oldest token of each trained group, in steps."""
     staleness_max: int
@@ -93,8 +104,23 @@ class SplitOutcome:
     """Tokens sampled over what the generators could sample with every slot taken."""
 
     @property
-    def trainer_idle(self) -> float:
+    def wait_share(self) -> float:
+        """Share of the time that the trainer waited, for whatever reason."""
         return sum(self.waits.values())
+
+    @property
+    def trainer_idle(self) -> float:
+        """Share of the time that the trainer was not in an update."""
+        return self.wait_share + self.trainer_paused
+
+    @property
+    def generator_idle(self) -> float:
+        return 1.0 - self.generator_load
+
+    @property
+    def step_seconds(self) -> float:
+        """Time from one step to the next."""
+        return SECONDS_PER_HOUR / self.steps_per_hour
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,22 +193,25 @@ class SplitSimulator:
         schedule = self._rates.schedule
         widest = max(schedule.window(step) for step in range(schedule.max_staleness + 1))
         window = (self._longest_seconds + training) / (widest / schedule.groups_per_step)
-        return SECONDS_PER_HOUR / max(generation, training, window)
+        pause = self._rates.pause_seconds_on(split.trainer_devices)
+        return SECONDS_PER_HOUR / max(generation, training + pause, window)
 
     def simulate(self, split: Split) -> SplitOutcome:
         """Simulate one split. Raises DeadlockError if the run cannot finish."""
         rates = self._rates
+        pause = rates.pause_seconds_on(split.trainer_devices)
         pipeline = Pipeline(
             schedule=rates.schedule,
             workload=self._workload,
             engines=[rates.engine] * split.generators,
-            trainer=SimulatedTrainer(step=rates.step_seconds_on(split.trainer_devices)),
+            trainer=SimulatedTrainer(step=rates.step_seconds_on(split.trainer_devices) + pause),
             delays=Delays(publish=rates.publish_seconds, join=0.0),
             fresh=True,
             seed=self._seed,
         )
-        # More events than this for each rollout mean that the run cannot finish
-        events = 50 * rates.schedule.groups_per_step * rates.rollouts_per_group
+        # More events in a step than 50 for each rollout, and the news of new weights at each
+        # generator, mean that the run cannot finish.
+        events = 50 * rates.schedule.groups_per_step * rates.rollouts_per_group + split.generators
         last = self._warm_up + self._steps
         report = pipeline.run(steps=self._warm_up, max_events=events * last)
         start = pipeline.now
@@ -206,6 +235,7 @@ class SplitSimulator:
             steps_per_hour=rate,
             standard_error=rate * _relative_error(times),
             waits=waits,
+            trainer_paused=pause * self._steps / seconds,
             staleness_mean=sum(steps * count for steps, count in trained.items()) / trained.total(),
             staleness_max=max(trained),
             generator_load=(_tokens(pipeline) - tokens) / capacity,

@@ -101,7 +101,7 @@ def fit_spread(
 
     # ln tokens: upper limit of the search for a spread; nine in ten lengths then differ by up to a
     # factor of 19,000
-    return _bisect(longest_at, longest, 0.0, 3.0)
+    return bisect_rising(longest_at, longest, 0.0, 3.0)
 
 
 def _mean_of_longest(median: float, sigma: float, budget: float, count: int) -> float:
@@ -128,10 +128,11 @@ def _median(mean: float, sigma: float, budget: float) -> float:
             1 - normal.cdf(cut)
         )
 
-    return math.exp(_bisect(mean_at, mean, location - sigma**2, location + 20 * sigma + 1))
+    return math.exp(bisect_rising(mean_at, mean, location - sigma**2, location + 20 * sigma + 1))
 
 
-def _bisect(rising: Callable[[float], float], value: float, low: float, high: float) -> float:
+def bisect_rising(rising: Callable[[float], float], value: float, low: float, high: float) -> float:
+    """The argument at which a rising function has this value."""
     # Halvings of an interval: more than the 53 bits of a double
     for _ in range(60):
         middle = (low + high) / 2

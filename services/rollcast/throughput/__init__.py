@@ -7,6 +7,6 @@ them waits.
     assumptions ----+--> generator --+        +-----> ending (grace of the trainer's pods)
 
 Every figure follows from the model's shape, the run file and the named assumptions. docs/memory.md
-compares the result with measurements. `rollcast plan devices` simulates the waiting in detail; here
-it is a formula, so that `rollcast config check` can show it without delay.
+compares the result with measurements. The step that follows from the rates is simulated, as
+`rollcast plan devices` does.
 """

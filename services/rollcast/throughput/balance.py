@@ -1,14 +1,12 @@
 """Which side of a run waits for the other, and for how much of the time.
 
-In the steady state a step takes the longest of
+Rates are predicted from shapes and data sheets. The step that follows from them is simulated, with
+the real gate and schedule (`rollcast.simulation.split`), as `rollcast plan devices` does. No step
+is shorter than
 
     update + publishing        the trainer never waits
     sampling                   every slot of every generator is always taken
     (rollout + update) / k     groups last at most k steps (Little's law)
-
-A schedule that does not run ahead (PPO-off-policy, or k = 0) samples and trains in turn: its step
-takes the sum. Each side's idle share is one minus its own time over that of a step. Chance adds to
-it: where two of the times are nearly equal the simulation waits longer (`rollcast plan devices`).
 
 Where all of them share one GPU, an update also takes its turns with the engines' work on it.
 """
@@ -16,10 +14,15 @@ Where all of them share one GPU, an update also takes its turns with the engines
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from rollcast.config.errors import UserError
 from rollcast.memory.plan import MemoryPlan
+from rollcast.recipe.schedule import make_schedule
+from rollcast.simulation.generator import EngineSpeed
+from rollcast.simulation.split import Rates, Split, SplitOutcome, SplitSimulator
+from rollcast.simulation.workload import lognormal_with_mean
 from rollcast.throughput.assumptions import Assumptions
 from rollcast.throughput.card import Card
 from rollcast.throughput.generator import GeneratorRate
@@ -27,7 +30,7 @@ from rollcast.throughput.lengths import lengths_with_mean
 from rollcast.throughput.trainer import TrainerRate
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Balance:
     """The predicted steady state of a run."""
 
@@ -36,25 +39,26 @@ class Balance:
     generators: int
     shares_gpu: bool = False
     """Trainer and generators use the same GPU."""
+    simulated: SplitOutcome | None = None
+    """This split, if it was simulated before: with rates that the user measured, perhaps."""
+
+    @property
+    def sampled_groups(self) -> int:
+        """Groups that the generators sample for one step, filtered ones included."""
+        recipe = self.trainer.plan.config.recipe
+        if not recipe.refill_filtered:
+            return recipe.prompts_per_step
+        return round(recipe.prompts_per_step / (1.0 - self.trainer.assumptions.filtered_share))
 
     @property
     def sampling_seconds(self) -> float:
-        """All generators sample the groups of one step, filtered ones included."""
-        recipe = self.trainer.plan.config.recipe
-        rollouts: float = recipe.prompts_per_step * recipe.rollouts_per_prompt
-        if recipe.refill_filtered:
-            rollouts /= 1.0 - self.trainer.assumptions.filtered_share
+        """All generators sample the groups of one step."""
+        rollouts = self.sampled_groups * self.trainer.plan.config.recipe.rollouts_per_prompt
         return (
             rollouts
             * self.trainer.lengths.mean
             / (self.generators * self.generator.tokens_per_second)
         )
-
-    @property
-    def runs_ahead(self) -> bool:
-        """Whether generators sample while the trainer trains."""
-        schedule = self.trainer.plan.config.recipe.schedule
-        return schedule.kind == "pipeline" and schedule.max_staleness > 0
 
     @property
     def window_seconds(self) -> float:
@@ -63,26 +67,52 @@ class Balance:
         return (self.generator.longest_seconds + self.trainer.update_seconds) / steps
 
     @property
+    def pause_seconds(self) -> float:
+        """How long after an update the trainer may not begin the next one."""
+        turns = self._gpu_seconds_of_sampling if self.shares_gpu else 0.0
+        return self.trainer.publish_seconds + turns
+
+    @cached_property
+    def outcome(self) -> SplitOutcome:
+        """The simulated step."""
+        if self.simulated is not None:
+            return self.simulated
+        recipe = self.trainer.plan.config.recipe
+        generator = self.generator
+        lengths = self.trainer.lengths
+        rates = Rates(
+            schedule=make_schedule(recipe.schedule, groups_per_step=self.sampled_groups),
+            lengths=lognormal_with_mean(lengths.mean, lengths.spread, lengths.budget),
+            rollouts_per_group=recipe.rollouts_per_prompt,
+            engine=EngineSpeed.through(
+                round(generator.most_running),
+                generator.tokens_per_second_with(generator.most_running),
+                generator.tokens_per_second_with(1.0),
+            ),
+            step_seconds=self.trainer.update_seconds,
+            predicted_trainer=lambda _: (self.trainer.update_seconds, self.pause_seconds),
+        )
+        workers = self.trainer.plan.worker.workers
+        return SplitSimulator(rates).simulate(
+            Split(self.generators, workers, self.trainer.plan.ranks)
+        )
+
+    @property
     def step_seconds(self) -> float:
         """Time from one step to the next."""
-        trainer_seconds = self.trainer.update_seconds + self.trainer.publish_seconds
-        if self.shares_gpu:
-            trainer_seconds += self._gpu_seconds_of_sampling
-        if not self.runs_ahead:
-            return trainer_seconds + self.sampling_seconds
-        return max(trainer_seconds, self.sampling_seconds, self.window_seconds)
+        return self.outcome.step_seconds
 
     @property
     def trainer_idle(self) -> float:
         """Share of the time that the trainer's GPUs are not in an update: waiting for rollouts or
         publishing.
         """
-        return 1.0 - self.trainer.update_seconds / self.step_seconds
+        return self.outcome.trainer_idle
 
     @property
     def generator_idle(self) -> float:
         """Share of what the generators could sample that no step needs."""
-        return 1.0 - self.sampling_seconds / self.step_seconds
+        return self.outcome.generator_idle
 
     @property
     def gpu_idle(self) -> float | None:

@@ -11,6 +11,8 @@ import math
 from dataclasses import dataclass
 from statistics import NormalDist
 
+from rollcast.simulation.workload import bisect_rising
+
 NUM_QUANTILES = 256
 """Quantiles from which the mean of a group's longest completion is computed. Chosen: the error is
 below 1 %."""
@@ -73,13 +75,10 @@ def lengths_with_mean(mean: float, spread: float, budget: float) -> CutLengths:
 
     `mean` must be less than `budget`.
     """
+
+    def mean_at(location: float) -> float:
+        return CutLengths(location, spread, budget).mean
+
     low = math.log(mean) - spread**2
     high = math.log(budget) + 20 * spread
-    # Halvings of an interval: more than the 53 bits of a double
-    for _ in range(60):
-        middle = (low + high) / 2
-        if CutLengths(middle, spread, budget).mean < mean:
-            low = middle
-        else:
-            high = middle
-    return CutLengths((low + high) / 2, spread, budget)
+    return CutLengths(bisect_rising(mean_at, mean, low, high), spread, budget)

@@ -3,8 +3,8 @@
 import math
 from dataclasses import dataclass
 
-from rollcast.memory.activations import FLOAT32_BYTES
 from rollcast.memory.plan import MemoryPlan
+from rollcast.memory.recurrence import FLOAT32_BYTES
 from rollcast.throughput.assumptions import Assumptions, flops_utilization
 from rollcast.throughput.card import Card
 from rollcast.throughput.lengths import CutLengths

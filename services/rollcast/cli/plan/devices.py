@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -71,6 +71,7 @@ def devices(
         rates, caveats = calibrate(
             prediction.fill_missing_rates(given), None, prediction.plan.config.recipe
         )
+        rates = prediction.with_trainer(rates, given)
         splits = prediction.fitting(list_splits(devices, rates))
     if not splits:
         need = rates.devices_per_generator + rates.trainer_multiple
@@ -87,12 +88,14 @@ def devices(
             f"--devices {devices}: the simulated run cannot finish ({error}); check the rates"
         ) from None
     answer = split_report(devices, split_search, rates, check, caveats)
-    best = split_search.frugal.split
-    answer |= prediction_report(
-        None
-        if prediction is None
-        else prediction.predict_balance(best.trainer_devices, best.generators)
-    )
+    balance = None
+    if prediction is not None:
+        best = split_search.frugal
+        balance = replace(
+            prediction.predict_balance(best.split.trainer_devices, best.split.generators),
+            simulated=best,
+        )
+    answer |= prediction_report(balance)
     report.print_answer(answer, _show, as_json=as_json)
     if plot is not None:
         from rollcast.cli.plan.plot import draw_splits
@@ -166,7 +169,7 @@ def split_report(
 
 def limit(outcome: SplitOutcome) -> str:
     """The bottleneck of the split: training, generation or the staleness window."""
-    if outcome.trainer_idle < MAX_BOTTLENECK_IDLE:
+    if outcome.wait_share < MAX_BOTTLENECK_IDLE:
         return "training"
     # Share of their capacity: generators with a larger load are the bottleneck. Chosen, not
     # measured.

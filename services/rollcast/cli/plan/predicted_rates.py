@@ -5,6 +5,7 @@ yet.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,7 @@ from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
     from rollcast.memory.plan import MemoryPlan
-    from rollcast.simulation.split import Split
+    from rollcast.simulation.split import Rates, Split
     from rollcast.throughput.balance import Balance
 
 
@@ -63,7 +64,20 @@ class PredictedRates:
             devices_per_generator=options.devices_per_generator or self.plan.worker.workers,
             mean_tokens=options.mean_tokens or balance.trainer.lengths.mean,
             max_tokens=options.max_tokens or recipe.max_completion_tokens,
+            groups=options.groups or balance.sampled_groups,
         )
+
+    def with_trainer(self, rates: Rates, options: RateOptions) -> Rates:
+        """The rates with the trainer of each split as predicted, unless the user gave its rate."""
+        if options.step_seconds is not None or options.trainer_scaling != 1.0:
+            return rates
+
+        @cache
+        def predict_trainer(ranks: int) -> tuple[float, float]:
+            balance = self.predict_balance(ranks, 1)
+            return balance.trainer.update_seconds, balance.pause_seconds
+
+        return replace(rates, predicted_trainer=predict_trainer)
 
     def predict_balance(self, ranks: int, generators: int) -> Balance:
         """The prediction for these numbers of trainer ranks and generators."""

@@ -163,11 +163,7 @@ def _engine(slots: int, tokens_per_second: float, alone: float | None) -> Engine
             f"--tokens-per-second-alone {alone:g}: is less than a rollout has among {slots}, "
             f"{1 / full:.4g}; give the rate of a single rollout"
         )
-    return EngineSpeed(
-        slots=slots,
-        seconds_per_token=1 / alone,
-        seconds_per_token_per_rollout=(full - 1 / alone) / (slots - 1),
-    )
+    return EngineSpeed.through(slots, tokens_per_second, alone)
 
 
 def _assumptions(

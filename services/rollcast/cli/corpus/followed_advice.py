@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rollcast.corpus.curves import CorpusCurve
-from rollcast.corpus.protocol import ForecasterAnswer, Question
-from rollcast.corpus.windows import SHARES, num_readings_seen
+from rollcast.cli.corpus.curves import CorpusCurve
+from rollcast.cli.corpus.protocol import ForecasterAnswer, Question
+from rollcast.cli.corpus.windows import SHARES, num_readings_seen
 from rollcast.scaling.law.curve import Array
 
 Ask = Callable[[Question], ForecasterAnswer]

@@ -9,4 +9,5 @@ forecast_scores      how good the forecasts are
 followed_advice      advice that is asked at half of a run and followed, next to simple rules
 advice_scores        how much the advice is worth
 measure              the whole benchmark on all cores
+report               `rollcast backtest --corpus`: options, tables
 """

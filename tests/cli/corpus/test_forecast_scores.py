@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rollcast.cli.corpus.forecast_scores import ScoredForecast, error_quantiles, forecast_scores
+from rollcast.cli.corpus.windows import Window
 from rollcast.config.errors import UserError
-from rollcast.corpus.forecast_scores import ScoredForecast, error_quantiles, forecast_scores
-from rollcast.corpus.windows import Window
-from tests.corpus.small_corpus import curve
+from tests.cli.corpus.small_corpus import curve
 
 
 def forecast(

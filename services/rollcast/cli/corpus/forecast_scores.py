@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
+from rollcast.cli.corpus.protocol import QUANTILE_LEVELS, ForecasterAnswer
+from rollcast.cli.corpus.votes import Tally, arithmetic_mean, bootstrap_interval, repository_means
+from rollcast.cli.corpus.windows import SHARES, Window
 from rollcast.config.errors import UserError
-from rollcast.corpus.protocol import QUANTILE_LEVELS, ForecasterAnswer
-from rollcast.corpus.votes import Tally, arithmetic_mean, bootstrap_interval, repository_means
-from rollcast.corpus.windows import SHARES, Window
 from rollcast.scaling.law.curve import Array
 
 FORECASTER = "forecaster"
@@ -131,9 +130,6 @@ class ForecastScores:
     flat_recognised: Tally
     cells: list[CellScores]
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def make_scored_forecast(
     window: Window, answer: ForecasterAnswer, simple: dict[str, float]
@@ -148,16 +144,13 @@ def forecast_scores(forecasts: Sequence[ScoredForecast], refused: list[str]) -> 
         raise UserError(f"--forecaster: every forecast was refused; the first one, {refused[0]}")
     names = sorted({forecast.window.cell for forecast in forecasts})
     by_cell = {
-        name: [
-            window_forecast for window_forecast in forecasts if window_forecast.window.cell == name
-        ]
-        for name in names
+        name: [forecast for forecast in forecasts if forecast.window.cell == name] for name in names
     }
     # The simple methods learn the spread of their errors from the other repositories.
     cells = [
         _cell_scores(name, cell_forecasts)
         for name, cell_forecasts in by_cell.items()
-        if len({window_forecast.repository for window_forecast in cell_forecasts}) > 1
+        if len({forecast.repository for forecast in cell_forecasts}) > 1
     ]
     if not cells:
         raise UserError(
@@ -165,8 +158,8 @@ def forecast_scores(forecasts: Sequence[ScoredForecast], refused: list[str]) -> 
             "another repository"
         )
     votes = repository_means(
-        (window_forecast.repository for window_forecast in forecasts),
-        (window_forecast.holds(LOWEST, HIGHEST) for window_forecast in forecasts),
+        (forecast.repository for forecast in forecasts),
+        (forecast.holds(LOWEST, HIGHEST) for forecast in forecasts),
     )
     low, high = bootstrap_interval(votes)
     half = [cell for cell in cells if cell.is_from_half]
@@ -203,14 +196,9 @@ def error_quantiles(method: str, other_forecasts: Sequence[ScoredForecast]) -> A
     """
     counts = Counter(forecast.repository for forecast in other_forecasts)
     errors = np.array(
-        [
-            window_forecast.window.outcome - window_forecast.simple[method]
-            for window_forecast in other_forecasts
-        ]
+        [forecast.window.outcome - forecast.simple[method] for forecast in other_forecasts]
     )
-    weights = np.array(
-        [1 / counts[window_forecast.repository] for window_forecast in other_forecasts]
-    )
+    weights = np.array([1 / counts[forecast.repository] for forecast in other_forecasts])
     order = np.lexsort((weights, errors))
     reached = np.cumsum(weights[order])
     places = np.searchsorted(reached, np.array(QUANTILE_LEVELS) * reached[-1])
@@ -228,9 +216,7 @@ def _cell_scores(name: str, forecasts: Sequence[ScoredForecast]) -> CellScores:
 
     methods = (FORECASTER, *forecasts[0].simple)
     error = {
-        method: mean_over_repositories(
-            window_forecast.error(method) for window_forecast in forecasts
-        )
+        method: mean_over_repositories(forecast.error(method) for forecast in forecasts)
         for method in methods
     }
     pinball_digits = 5
@@ -244,36 +230,26 @@ def _cell_scores(name: str, forecasts: Sequence[ScoredForecast]) -> CellScores:
         is_from_half=forecasts[0].window.share == SHARES[-1],
         num_windows=len(forecasts),
         num_repositories=len(set(repositories)),
-        verdicts=dict(Counter(window_forecast.verdict or "none" for window_forecast in forecasts)),
+        verdicts=dict(Counter(forecast.verdict or "none" for forecast in forecasts)),
         error=error,
         pinball=pinball,
         error_over_best=round(_ratios(error)[FORECASTER], RATIO_DIGITS),
         pinball_over_best=round(_ratios(pinball)[FORECASTER], RATIO_DIGITS),
-        in90=mean_over_repositories(
-            window_forecast.holds(LOWEST, HIGHEST) for window_forecast in forecasts
-        ),
-        in50=mean_over_repositories(
-            window_forecast.holds(LOW, HIGH) for window_forecast in forecasts
-        ),
+        in90=mean_over_repositories(forecast.holds(LOWEST, HIGHEST) for forecast in forecasts),
+        in50=mean_over_repositories(forecast.holds(LOW, HIGH) for forecast in forecasts),
         width90=mean_over_repositories(
-            float(window_forecast.quantiles[HIGHEST] - window_forecast.quantiles[LOWEST])
-            for window_forecast in forecasts
+            float(forecast.quantiles[HIGHEST] - forecast.quantiles[LOWEST])
+            for forecast in forecasts
         ),
         decisions=Tally.count(
-            window_forecast.holds(LOWEST, HIGHEST)
-            for window_forecast in forecasts
-            if window_forecast.is_decided
+            forecast.holds(LOWEST, HIGHEST) for forecast in forecasts if forecast.is_decided
         ),
         called_flat_wrong=Tally.count(
-            window_forecast.gain > 0.03
-            for window_forecast in forecasts
-            if window_forecast.is_called_flat
+            forecast.gain > 0.03 for forecast in forecasts if forecast.is_called_flat
         ),
         # Pass rate: a run is flat if its end differs by less from the last reading that was seen
         flat_recognised=Tally.count(
-            window_forecast.is_called_flat
-            for window_forecast in forecasts
-            if abs(window_forecast.gain) < 0.01
+            forecast.is_called_flat for forecast in forecasts if abs(forecast.gain) < 0.01
         ),
     )
 
@@ -290,20 +266,14 @@ def _pinball_losses(method: str, forecasts: Sequence[ScoredForecast]) -> list[fl
     errors = {
         repository: error_quantiles(
             method,
-            [
-                window_forecast
-                for window_forecast in forecasts
-                if window_forecast.repository != repository
-            ],
+            [forecast for forecast in forecasts if forecast.repository != repository],
         )
-        for repository in {window_forecast.repository for window_forecast in forecasts}
+        for repository in {forecast.repository for forecast in forecasts}
     }
     losses = []
-    for window_forecast in forecasts:
-        quantiles = np.clip(
-            window_forecast.simple[method] + errors[window_forecast.repository], 0.0, 1.0
-        )
-        losses.append(pinball_loss(quantiles, window_forecast.window.outcome))
+    for forecast in forecasts:
+        quantiles = np.clip(forecast.simple[method] + errors[forecast.repository], 0.0, 1.0)
+        losses.append(pinball_loss(quantiles, forecast.window.outcome))
     return losses
 
 

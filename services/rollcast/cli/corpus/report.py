@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -17,10 +18,10 @@ from rollcast.cli.output import say
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
-    from rollcast.corpus.advice_scores import AdviceScores
-    from rollcast.corpus.forecast_scores import CellScores, ForecastScores, OverBest
+    from rollcast.cli.corpus.advice_scores import AdviceScores
+    from rollcast.cli.corpus.forecast_scores import CellScores, ForecastScores, OverBest
 
-OWN_PROGRAM = (sys.executable, "-m", "rollcast.corpus")
+OWN_PROGRAM = (sys.executable, "-m", "rollcast.cli.corpus")
 """Rollcast as a program that answers the questions of the benchmark."""
 
 
@@ -28,9 +29,9 @@ def backtest_corpus(
     folder: Path, forecaster: str | None, priors: Path | None, *, as_json: bool
 ) -> None:
     """Raises UserError: the folder, the priors or the program are not as they must be."""
-    from rollcast.corpus.curves import read_corpus
-    from rollcast.corpus.measure import measure
-    from rollcast.corpus.prior_files import check_priors
+    from rollcast.cli.corpus.curves import read_corpus
+    from rollcast.cli.corpus.measure import measure
+    from rollcast.cli.corpus.prior_files import check_priors
 
     if forecaster is not None and priors is not None:
         raise UserError(
@@ -44,7 +45,7 @@ def backtest_corpus(
     with _progress() as advance:
         scores = measure(curves, command, advance)
     if as_json:
-        report.print_answer(scores.to_dict(), lambda _: None, as_json=True)
+        report.print_answer(asdict(scores), lambda _: None, as_json=True)
         return
     _show_forecasts(scores.forecast)
     typer.echo()
@@ -131,7 +132,7 @@ def _show_forecasts(scores: ForecastScores) -> None:
 
 
 def _cell_row(cell: CellScores) -> tuple[str, ...]:
-    from rollcast.corpus.forecast_scores import FORECASTER
+    from rollcast.cli.corpus.forecast_scores import FORECASTER
 
     return (
         cell.cell,

@@ -1,4 +1,4 @@
-"""Rollcast as a program of the benchmark: `python -m rollcast.corpus [--priors FOLDER]`.
+"""Rollcast as a program of the benchmark: `python -m rollcast.cli.corpus [--priors FOLDER]`.
 
 It is asked as a user asks it, through `rollcast.forecast`. With `--priors` the file REPOSITORY.json
 (slash as __) is the prior of the runs of that repository.
@@ -15,15 +15,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rollcast.corpus.prior_files import prior_file
-from rollcast.corpus.protocol import Question
+from rollcast.cli.corpus.prior_files import prior_file
+from rollcast.cli.corpus.protocol import Question
 from rollcast.python import InputError, forecast
 
 QUANTILE_NAMES = ("q05", "q25", "q50", "q75", "q95")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m rollcast.corpus")
+    parser = argparse.ArgumentParser(prog="python -m rollcast.cli.corpus")
     parser.add_argument("--priors", type=Path, help="folder with REPOSITORY.json (slash as __)")
     priors = parser.parse_args().priors
     for line in sys.stdin:

@@ -9,9 +9,9 @@ import math
 import numpy as np
 import pytest
 
-from rollcast.corpus import simple_forecasts as methods
-from rollcast.corpus.windows import Window
-from tests.corpus.small_corpus import curve
+from rollcast.cli.corpus import simple_forecasts as methods
+from rollcast.cli.corpus.windows import Window
+from tests.cli.corpus.small_corpus import curve
 
 
 def window(y: list[float], num_seen: int) -> Window:

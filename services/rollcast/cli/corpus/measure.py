@@ -8,22 +8,22 @@ from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, ThreadPoolE
 from dataclasses import dataclass
 from multiprocessing import get_context
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from rollcast.corpus.advice_scores import AdviceScores, advice_scores
-from rollcast.corpus.curves import CorpusCurve
-from rollcast.corpus.followed_advice import Ask, FollowedAdvice, HalfRun, follow, half_run
-from rollcast.corpus.forecast_scores import (
+from rollcast.cli.corpus.advice_scores import AdviceScores, advice_scores
+from rollcast.cli.corpus.curves import CorpusCurve
+from rollcast.cli.corpus.followed_advice import Ask, FollowedAdvice, HalfRun, follow, half_run
+from rollcast.cli.corpus.forecast_scores import (
     ForecastScores,
     ScoredForecast,
     forecast_scores,
     make_scored_forecast,
 )
-from rollcast.corpus.program import ForecasterProgram
-from rollcast.corpus.protocol import ForecasterAnswer, Question
-from rollcast.corpus.simple_forecasts import simple_forecasts
-from rollcast.corpus.single_thread import use_one_thread
-from rollcast.corpus.windows import Window, make_windows
+from rollcast.cli.corpus.program import ForecasterProgram
+from rollcast.cli.corpus.protocol import ForecasterAnswer, Question
+from rollcast.cli.corpus.simple_forecasts import simple_forecasts
+from rollcast.cli.corpus.single_thread import use_one_thread
+from rollcast.cli.corpus.windows import Window, make_windows
 
 Result = TypeVar("Result")
 Advance = Callable[[str, int], None]
@@ -39,9 +39,6 @@ class CorpusScores:
 
     forecast: ForecastScores
     advice: AdviceScores
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"forecast": self.forecast.to_dict(), "advice": self.advice.to_dict()}
 
 
 def measure(

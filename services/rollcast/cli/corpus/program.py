@@ -9,9 +9,9 @@ import subprocess
 import time
 from collections.abc import Sequence
 
+from rollcast.cli.corpus.protocol import ForecasterAnswer, Question, read_answer
+from rollcast.cli.corpus.single_thread import ONE_THREAD
 from rollcast.config.errors import UserError
-from rollcast.corpus.protocol import ForecasterAnswer, Question, read_answer
-from rollcast.corpus.single_thread import ONE_THREAD
 from rollcast.processes.tree import end_group, kill_group
 
 ANSWER_SECONDS = 60.0

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from rollcast.cli.corpus.program import MAX_ANSWER_BYTES, ForecasterProgram
+from rollcast.cli.corpus.protocol import Question
 from rollcast.config.errors import UserError
-from rollcast.corpus.program import MAX_ANSWER_BYTES, ForecasterProgram
-from rollcast.corpus.protocol import Question
 
 FORECAST = Question(
     repository="a/b", metric="train", curve="step,pass_rate\n1.0,0.5\n", compute=(2.0, 3.0)

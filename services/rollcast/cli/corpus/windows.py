@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 
-from rollcast.corpus.curves import CorpusCurve, read_corpus
-from rollcast.scaling.law.curve import Array, Curve
+from rollcast.cli.corpus.curves import CorpusCurve
+from rollcast.cli.corpus.votes import arithmetic_mean
+from rollcast.scaling.law.curve import Curve
 
 SHARES = (0.25, 0.5)
 """Shares of a curve's compute after which its end is forecast."""
@@ -61,25 +61,17 @@ class Window:
 
     @property
     def outcome(self) -> float:
-        return mean(self.source.y[-NUM_OUTCOME_READINGS:])
+        return arithmetic_mean(self.source.y[-NUM_OUTCOME_READINGS:].tolist())
 
 
-def windows(folder: Path) -> list[Window]:
-    """Every window of every curve of a folder that is long enough, in the order of the index.
-
-    Raises UserError.
-    """
-    return make_windows(read_corpus(folder))
-
-
-def make_windows(curves: Sequence[CorpusCurve]) -> list[Window]:
-    curve_windows = []
-    for curve in curves:
-        for share in SHARES:
-            num_seen = num_readings_seen(curve, share)
-            if num_seen is not None:
-                curve_windows.append(Window(curve, share, num_seen))
-    return curve_windows
+def make_windows(curves: Sequence[CorpusCurve], shares: Sequence[float] = SHARES) -> list[Window]:
+    """Every window of every curve that is long enough, in the order of the curves."""
+    return [
+        Window(curve, share, num_seen)
+        for curve in curves
+        for share in shares
+        if (num_seen := num_readings_seen(curve, share)) is not None
+    ]
 
 
 def num_readings_seen(curve: CorpusCurve, share: float) -> int | None:
@@ -95,8 +87,3 @@ def num_readings_seen(curve: CorpusCurve, share: float) -> int | None:
     if num_after_start < 5 or len(curve) - num_seen < NUM_OUTCOME_READINGS:
         return None
     return num_seen
-
-
-def mean(values: Array) -> float:
-    """Arithmetic mean of some values (n,)."""
-    return float(sum(values.tolist()) / values.size)

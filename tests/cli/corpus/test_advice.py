@@ -9,11 +9,11 @@ from itertools import pairwise
 
 import pytest
 
+from rollcast.cli.corpus.advice_scores import ChanceClass, advice_scores
+from rollcast.cli.corpus.followed_advice import FollowedAdvice, HalfRun, follow, half_run
+from rollcast.cli.corpus.protocol import ForecasterAnswer, GivenAdvice, Question
 from rollcast.config.errors import UserError
-from rollcast.corpus.advice_scores import ChanceClass, advice_scores
-from rollcast.corpus.followed_advice import FollowedAdvice, HalfRun, follow, half_run
-from rollcast.corpus.protocol import ForecasterAnswer, GivenAdvice, Question
-from tests.corpus.small_corpus import curve
+from tests.cli.corpus.small_corpus import curve
 
 RATES = [0.1] * 8 + [0.2, 0.3, 0.4, 0.5, 0.6]
 """Compute 0 to 12: half is compute 6, after seven readings; a level is the mean of three."""

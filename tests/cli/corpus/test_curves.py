@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rollcast.cli.corpus import curves
+from rollcast.cli.corpus.curves import read_corpus
+from rollcast.cli.corpus.windows import make_windows, num_readings_seen
 from rollcast.config.errors import UserError
-from rollcast.corpus import curves
-from rollcast.corpus.curves import read_corpus
-from rollcast.corpus.windows import make_windows, num_readings_seen, windows
-from tests.corpus.small_corpus import curve, write_index
+from tests.cli.corpus.small_corpus import curve, write_index
 
 
 def test_a_window_holds_the_first_share_and_its_outcome_is_the_mean_of_the_last_three(
@@ -27,7 +27,7 @@ def test_a_window_holds_the_first_share_and_its_outcome_is_the_mean_of_the_last_
     (tmp_path / "short.csv").write_text("x,y\n" + "".join(f"{x},0.5\n" for x in range(9)))
     # The last x is 38. A quarter is 9.5: of the readings 0, 2, .., 8 only four are after 0. Half is
     # 19.
-    [half] = windows(tmp_path)
+    [half] = make_windows(read_corpus(tmp_path))
     assert (half.cell, half.repository, half.num_seen, half.share) == ("train 0.5", "a/b", 10, 0.5)
     assert half.seen_curve.compute.tolist() == [1.0 + x for x in range(0, 20, 2)]
     assert half.seen_curve.pass_rate[-1] == half.last == 0.18

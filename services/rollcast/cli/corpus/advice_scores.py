@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
+from rollcast.cli.corpus.followed_advice import ADVICE, REFERENCE, FollowedAdvice
+from rollcast.cli.corpus.votes import Tally, arithmetic_mean, repository_means
 from rollcast.config.errors import UserError
-from rollcast.corpus.followed_advice import ADVICE, REFERENCE, FollowedAdvice
-from rollcast.corpus.votes import Tally, arithmetic_mean, repository_means
 
 KINDS = ("stop", "continue", "wait")
 CHANCE_BOUNDS = (0.0, 0.05, 0.2, 0.5, 0.8, 0.95, 1.0)
@@ -75,9 +73,6 @@ class AdviceScores:
     useless_ended_early: Tally
     chances: list[ChanceClass]
     chance_distance: float | None
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def advice_scores(followed: Sequence[FollowedAdvice]) -> AdviceScores:
@@ -144,25 +139,19 @@ def _rule_scores(
 
 def _chance_classes(followed: Sequence[FollowedAdvice]) -> list[ChanceClass]:
     """The classes that hold a chance."""
-    chance_outcomes = [
-        (run.chance, run.gain >= run.worth) for run in followed if run.chance is not None
-    ]
-    class_indices = [
-        min(sum(chance >= bound for bound in CHANCE_BOUNDS), len(CHANCE_BOUNDS) - 1) - 1
-        for chance, _ in chance_outcomes
-    ]
-    sizes = Counter(class_indices)
+    outcomes = [(run.chance, run.gain >= run.worth) for run in followed if run.chance is not None]
     classes = []
-    for class_index, (low, high) in enumerate(pairwise(CHANCE_BOUNDS)):
-        if sizes[class_index]:
-            class_outcomes = [
-                outcome
-                for outcome, at in zip(chance_outcomes, class_indices, strict=True)
-                if at == class_index
-            ]
-            mean_chance = round(arithmetic_mean([chance for chance, _ in class_outcomes]), DIGITS)
-            paid_share = round(arithmetic_mean([is_paid for _, is_paid in class_outcomes]), DIGITS)
-            classes.append(ChanceClass(low, high, len(class_outcomes), mean_chance, paid_share))
+    for low, high in pairwise(CHANCE_BOUNDS):
+        inside = [
+            (chance, is_paid)
+            for chance, is_paid in outcomes
+            if low <= chance < high or chance == high == CHANCE_BOUNDS[-1]
+        ]
+        if inside:
+            said, came = (
+                round(arithmetic_mean(values), DIGITS) for values in zip(*inside, strict=True)
+            )
+            classes.append(ChanceClass(low, high, len(inside), said, came))
     return classes
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rollcast.corpus.curves import CorpusCurve
+from rollcast.cli.corpus.curves import CorpusCurve
 
 HEADER = ("name", "source_repo", "metric", "scaled_by_own_range")
 

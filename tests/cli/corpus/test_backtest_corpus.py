@@ -11,15 +11,16 @@ from pathlib import Path
 import pytest
 
 import rollcast as package
-from rollcast.cli.corpus_report import OWN_PROGRAM
-from rollcast.corpus.prior_files import prior_file
-from rollcast.corpus.program import ForecasterProgram
-from rollcast.corpus.protocol import ForecasterAnswer, Question
-from rollcast.corpus.windows import windows
+from rollcast.cli.corpus.curves import read_corpus
+from rollcast.cli.corpus.prior_files import prior_file
+from rollcast.cli.corpus.program import ForecasterProgram
+from rollcast.cli.corpus.protocol import ForecasterAnswer, Question
+from rollcast.cli.corpus.report import OWN_PROGRAM
+from rollcast.cli.corpus.windows import make_windows
 from tests.cli.command import refusal, rollcast
-from tests.corpus.small_corpus import write_corpus
+from tests.cli.corpus.small_corpus import write_corpus
 
-PAGE = Path(__file__).parents[2] / "docs" / "forecast-measured.md"
+PAGE = Path(__file__).parents[3] / "docs" / "forecast-measured.md"
 NAMES = ("q05", "q25", "q50", "q75", "q95")
 
 
@@ -43,7 +44,8 @@ def test_the_program_of_the_documentation_competes(tmp_path: Path) -> None:
     assert (cell["cell"], cell["num_windows"], cell["num_repositories"]) == ("heldout 0.5", 3, 3)
     assert cell["error"]["forecaster"] == cell["error"]["last"] > 0.0
     ends = {
-        window.repository: (window.last, window.outcome) for window in windows(tmp_path / "curves")
+        window.repository: (window.last, window.outcome)
+        for window in make_windows(read_corpus(tmp_path / "curves"))
     }
     assert cell["error"]["last"] == pytest.approx(
         sum(abs(a - b) for a, b in ends.values()) / 3, abs=6e-5
@@ -91,7 +93,7 @@ def test_without_json_every_figure_is_in_a_table(tmp_path: Path) -> None:
 
 def test_rollcast_answers_as_it_answers_a_user(tmp_path: Path) -> None:
     write_corpus(tmp_path / "curves")
-    [window, *_] = windows(tmp_path / "curves")
+    [window, *_] = make_windows(read_corpus(tmp_path / "curves"))
     compute = window.seen_curve.compute.tolist()
     pass_rate = window.seen_curve.pass_rate.tolist()
     text = window.source.beginning_as_csv(window.num_seen)

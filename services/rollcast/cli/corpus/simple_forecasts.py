@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import curve_fit
 
-from rollcast.corpus.windows import Window
+from rollcast.cli.corpus.windows import Window
 from rollcast.scaling.law.curve import Array
 
 MAX_EVALUATIONS = 20_000
