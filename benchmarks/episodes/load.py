@@ -85,7 +85,7 @@ class Load:
             engine=self._engine,
             grader=self._grader,
             open_queue=lambda owner: MemoryGeneratorQueue(self._broker, owner),
-            owner="benchmark",
+            first_owner="benchmark",
             slots=Slots(
                 total=SLOTS,
                 train_rollouts=ROLLOUTS,

@@ -153,7 +153,7 @@ class Service:
             engine=engine,
             grader=GradingThreads(engine.decode, Tasks(), exporter),
             open_queue=lambda owner: MemoryGeneratorQueue(broker, owner),
-            owner="benchmark",
+            first_owner="benchmark",
             slots=Slots(config.generator.most_slots, ROLLOUTS_PER_PROMPT, ROLLOUTS_PER_PROMPT, 0.5),
             renew_seconds=2.0,
             fence_patience_seconds=10.0,

@@ -29,6 +29,8 @@ from rollcast.simulation.workload import Lengths, Workload
 SECONDS_PER_HOUR = 3600.0
 EQUAL_RATE_SHARE = 0.03
 """Relative difference of rates up to which two splits are equally good. Chosen, not measured."""
+NUM_ERROR_BLOCKS = 6
+"""Blocks of successive steps from whose scatter the error of the rate is computed."""
 MAX_SIMULATIONS = 24
 """Up to this many simulations every split that could be the best is simulated; with more the search
 narrows down. Chosen, not measured."""
@@ -168,10 +170,15 @@ class SplitSimulator:
         # 48: optimizer steps that are measured at least, so that six blocks of them give an error
         # of the rate; 1500: rollouts at least, so that their mean length is that of the run.
         steps = max(48, math.ceil(1500 / rollouts))
+        # 100,000: rollouts that are measured at most, some seconds of a core: steps of thousands
+        # of rollouts hardly scatter, and rates of fewer of them are within 1 % of those of all.
+        # One for each block of the error, and two rounds, are measured in any case.
+        fewest = max(2 * round_steps, NUM_ERROR_BLOCKS)
+        steps = max(fewest, min(steps, 100_000 // rollouts))
         self._steps = math.ceil(steps / round_steps) * round_steps
         # Rounds of k + 1 steps before the measurement, in which the staleness window fills and
-        # settles
-        self._warm_up = 3 * round_steps
+        # settles; half of what is measured where that is cut.
+        self._warm_up = min(3, max(1, self._steps // (2 * round_steps))) * round_steps
         self._seed = seed
         self._workload = Workload(
             lengths=rates.lengths, rollouts_per_group=rates.rollouts_per_group, seed=seed
@@ -328,8 +335,6 @@ def _relative_error(times: list[float]) -> float:
     blocks of steps.
     """
     steps = len(times) - 1
-    # Blocks of successive steps from whose scatter the error of the rate is computed.
-    num_error_blocks = 6
-    edges = [block * steps // num_error_blocks for block in range(num_error_blocks + 1)]
+    edges = [block * steps // NUM_ERROR_BLOCKS for block in range(NUM_ERROR_BLOCKS + 1)]
     means = [(times[end] - times[start]) / (end - start) for start, end in pairwise(edges)]
-    return stdev(means) / math.sqrt(num_error_blocks) / fmean(means)
+    return stdev(means) / math.sqrt(NUM_ERROR_BLOCKS) / fmean(means)
