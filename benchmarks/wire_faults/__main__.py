@@ -22,7 +22,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from typing import Any
 import psutil
 
 from testkit.record import RESULTS, write_result
-from testkit.weights.faults import Faults, measure
+from testkit.weights.faults import Faults, send_figures
 
 START_SECONDS = 300.0
 """Longest time for start, warm-up and end, on a busy machine."""
@@ -112,12 +111,6 @@ def in_its_own_process(faults: Faults) -> dict[str, Any]:
         "exit_code": process.exitcode,
         "seconds": round(time.monotonic() - started, 1),
     }
-
-
-def send_figures(pipe: Connection, faults: Faults) -> None:
-    """`measure` in a process of its own."""
-    pipe.send(measure(faults))
-    pipe.close()
 
 
 def end_with_children(process: BaseProcess) -> None:

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
+from multiprocessing.connection import Connection
 from typing import Any
 
 import psutil
@@ -222,6 +223,12 @@ def measure(faults: Faults) -> dict[str, Any]:
         return summary(faults, rows, usage_before, usage_after, targets)
     finally:
         fleet.close()
+
+
+def send_figures(pipe: Connection, faults: Faults) -> None:
+    """`measure` in a spawned process, which finds no function of a program's main module."""
+    pipe.send(measure(faults))
+    pipe.close()
 
 
 def summary(

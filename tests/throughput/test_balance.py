@@ -118,8 +118,9 @@ def test_a_schedule_that_does_not_run_ahead_waits_for_the_longest_rollouts() -> 
     )
     uneven = predict(plan, H100, 2, Assumptions())
     even = predict(plan, H100, 2, Assumptions(log_length_spread=0.01))
-    for balance in (uneven, even):
-        in_turn = closed_form_step(
+    sums = {}
+    for name, balance in (("uneven", uneven), ("even", even)):
+        in_turn = sums[name] = closed_form_step(
             balance.trainer.update_seconds,
             balance.sampling_seconds,
             balance.window_seconds,
@@ -129,8 +130,8 @@ def test_a_schedule_that_does_not_run_ahead_waits_for_the_longest_rollouts() -> 
         assert balance.trainer_idle == pytest.approx(
             1 - balance.trainer.update_seconds / balance.step_seconds
         )
-    assert even.step_seconds < 1.2 * in_turn, "without a tail a step takes the sum"
-    assert uneven.step_seconds > 2 * in_turn
+    assert even.step_seconds < 1.2 * sums["even"], "without a tail a step takes the sum"
+    assert uneven.step_seconds > 1.5 * sums["uneven"]
 
 
 def test_several_ranks_wait_while_a_version_is_sent() -> None:

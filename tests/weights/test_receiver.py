@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -83,11 +84,15 @@ def settled(receiver: Receiver) -> ReceiveState:
     return receiver.poll()
 
 
-def meet(store: RendezvousStore, receiver: Receiver, epoch: int) -> WeightGroup:
+def meet(
+    store: RendezvousStore,
+    receiver: Receiver,
+    epoch: int,
+    abandoned: threading.Event | None = None,
+) -> WeightGroup:
     receiver.join(join_message(store, epoch))
-    group = WeightGroup(
-        GroupAddress(epoch, 0, 1, "gloo", store.host, store.port, store.prefix, 0, 2, 5.0), CPU
-    )
+    address = GroupAddress(epoch, 0, 1, "gloo", store.host, store.port, store.prefix, 0, 2, 5.0)
+    group = WeightGroup(address, CPU, abandoned)
     assert settled(receiver) == ReceiveState(JOINED, epoch)
     return group
 
@@ -211,8 +216,9 @@ def test_a_join_over_what_the_device_cannot_receive_fails() -> None:
 
 def test_an_abandoned_group_sends_no_further_piece() -> None:
     store, receiver, sent = RendezvousStore("127.0.0.1"), Receiver(device=CPU), random_version()
-    group = meet(store, receiver, 1)
-    group.close()
+    abandoned = threading.Event()
+    group = meet(store, receiver, 1, abandoned)
+    abandoned.set()
     with pytest.raises(GroupError, match="abandoned"):
         send(group, sent, VERSION)
 

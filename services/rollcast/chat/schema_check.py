@@ -139,7 +139,7 @@ def _count_steps(check: Keyword) -> Keyword:
 
 
 def _reference(check: Keyword) -> Keyword:
-    def followed(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+    def follow(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
         segments = str(value).count("/")
         # 4: steps of a reference, besides one for each segment of its path; chosen, not measured.
         _spend(4 + segments)
@@ -147,13 +147,13 @@ def _reference(check: Keyword) -> Keyword:
             _spend(_weight(_work.get().schema))  # a name is looked for in the whole schema
         return check(validator, value, instance, schema)
 
-    return followed
+    return follow
 
 
 def _equality(check: Keyword) -> Keyword:
     """Lists, objects and long texts are compared in depth, with each allowed value."""
 
-    def compared(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+    def compare(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
         _spend(_length(value) // ITEMS_PER_STEP)
         if isinstance(instance, dict | list) or (
             isinstance(instance, str) and len(instance) > CHARACTERS_PER_STEP
@@ -161,7 +161,7 @@ def _equality(check: Keyword) -> Keyword:
             _spend((1 + _length(value)) * _weight(instance) // ITEMS_PER_STEP)
         return check(validator, value, instance, schema)
 
-    return compared
+    return compare
 
 
 def _length(value: Any) -> int:

@@ -26,7 +26,7 @@ class ProcessConnection:
         """Whether it cannot serve another episode."""
 
     async def close(self) -> None:
-        """The other end ends what it did for this connection."""
+        """Close the connection; the other end then stops its work for it."""
         self.has_failed = True
         self._writer.close()
         with contextlib.suppress(OSError):

@@ -12,7 +12,13 @@ from rollcast.generator.samplers import Samplers
 from rollcast.generator.shared_fields import shared_fields
 from rollcast.generator.vllm.engine import Engine
 from rollcast.rollouts.base import Claimed
-from rollcast.rollouts.records import GradingStatus, PromptTask, Rollout, RolloutGroup
+from rollcast.rollouts.records import (
+    DispatchedPrompt,
+    GradingStatus,
+    PromptTask,
+    Rollout,
+    RolloutGroup,
+)
 from rollcast.wire.version import PolicyVersion
 
 
@@ -100,7 +106,7 @@ class ActiveGroup:
         rollouts = await self._records()
         task = self.claimed.task
         versions = [rollout.oldest_version for rollout in rollouts]
-        group_fields = shared_fields(task, RolloutGroup) | {
+        group_fields = shared_fields(task, DispatchedPrompt) | {
             "rollouts": rollouts,
             # Without a token the group counts as started by the version of its claim.
             "first_version": min(filter(None, versions), default=self.claimed.first_version),

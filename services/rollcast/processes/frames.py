@@ -43,7 +43,7 @@ def error_line(error: BaseException) -> str:
 
 
 def numbers_by_name(values: Any) -> dict[str, float | None]:
-    """At most a hundred values; None for one that is no number, which the generator counts.
+    """The first hundred values; None for one that is no number, which the generator counts.
 
     A package's own code may give anything.
     """

@@ -177,7 +177,7 @@ class SplitSimulator:
         steps = max(fewest, min(steps, 100_000 // rollouts))
         self._steps = math.ceil(steps / round_steps) * round_steps
         # Rounds of k + 1 steps before the measurement, in which the staleness window fills and
-        # settles; half of what is measured where that is cut.
+        # settles: at most half as many as are measured.
         self._warm_up = min(3, max(1, self._steps // (2 * round_steps))) * round_steps
         self._seed = seed
         self._workload = Workload(

@@ -34,7 +34,10 @@ def test_it_starts_no_program_and_goes_on_when_its_child_is_killed() -> None:
             assert other_child.pid != child.pid
             assert process.poll() is None
         finally:
-            for descendant in shell.children(recursive=True):
+            # The shell first: it starts another child in place of one that is killed.
+            children = shell.children(recursive=True)
+            shell.suspend()
+            for descendant in {*children, *shell.children(recursive=True)}:
                 descendant.kill()
             process.kill()
         assert process.stderr is not None

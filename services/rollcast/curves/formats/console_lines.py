@@ -274,7 +274,9 @@ def form_of_text(text: str) -> str:
     text = _BAR.sub("", _TAG.sub("[]", text))
     text = _NUMERALS.sub("#", _DATES.sub("@", text))
     # Characters of a form: longer lines are answers, not messages of the loop
-    return _BLANKS.sub(lambda found: "|" if "|" in found[0] else " ", text).strip()[:200].casefold()
+    return (
+        _BLANKS.sub(lambda blanks: "|" if "|" in blanks[0] else " ", text).strip()[:200].casefold()
+    )
 
 
 def _counters(line: str) -> tuple[Row, str]:

@@ -2,20 +2,24 @@
 advice on it.
 """
 
+from __future__ import annotations
+
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from rollcast.config.run_end import Budget
-from rollcast.curves.evaluations import RunHistory
 from rollcast.runfolder.files import FORECASTS_SAID, RUN_FILE, TASKS
 from rollcast.runfolder.kept_checkpoints import KeptCheckpoints
 from rollcast.runfolder.record_file import RecordFile, newest_lines
 from rollcast.runfolder.records import ForecastRecord, TaskMark, parse
 from rollcast.scaling.decisions.advice_answer import AdviceKind, EarlierAdvice
+
+if TYPE_CHECKING:  # it imports scipy, which `up` need not
+    from rollcast.curves.evaluations import RunHistory
 
 TAIL_BYTES = 1 << 22
 """Bytes at the end of the marks in which an end is looked for: only last evaluations are marked

@@ -65,5 +65,6 @@ def _make_shipped_tool(name: str, settings: NamedTools) -> Tool:
         case "shell":
             return shell_within(settings.call_seconds)
         case _:
+            assert name == "search", name
             assert settings.corpus is not None, "a rule of the run file asks for it"
             return search_over(settings.corpus)

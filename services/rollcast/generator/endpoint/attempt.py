@@ -60,7 +60,7 @@ class HarnessAttempt(BaseAttempt):
         )
         self._program_rewards = not self.task.verifier
         self._own_numbers: Mapping[Any, Any] = {}
-        """Of the program's trace, not checked."""
+        """Numbers in the program's trace, not checked."""
 
     @property
     def start(self) -> Rollout | None:

@@ -45,7 +45,7 @@ class Sessions:
         listens."""
         self.make_single: Callable[[HarnessSession | None], HarnessSession] | None = None
         """Makes the session of a call without one, or of an untrained request of a given one.
-        None = the engine has not started, or has ended."""
+        None = the engine has not started."""
         self._sessions: dict[str, HarnessSession] = {}
         self._waiting: deque[HarnessSession] = deque()
         """Sessions that an outside program may take, the oldest first."""

@@ -99,7 +99,7 @@ class Start:
         return None if folder is None else TokenizerFile.read(folder, path)
 
 
-class Check(Protocol):
+class StartCheck(Protocol):
     """A module of this folder."""
 
     @property

@@ -41,20 +41,20 @@ from rollcast.local.checks import (
     verifier_names,
     verifier_trial,
 )
-from rollcast.local.checks.check import Check, Finding, Reach, Start
+from rollcast.local.checks.check import Finding, Reach, Start, StartCheck
 
 
-class Stage(NamedTuple):
+class CheckStage(NamedTuple):
     """Checks that do not depend on one another. They may depend on earlier stages."""
 
     reach: Reach
     """Left out if less can be looked at."""
-    checks: tuple[Check, ...]
+    checks: tuple[StartCheck, ...]
 
 
 CHECKLIST = (
-    Stage(Reach.SETTINGS, (rules, environment_kinds)),
-    Stage(
+    CheckStage(Reach.SETTINGS, (rules, environment_kinds)),
+    CheckStage(
         Reach.MACHINE,
         (
             named_ports,
@@ -76,7 +76,7 @@ CHECKLIST = (
         ),
     ),
     # These need the prompts that the stage before has read, and some run code of the user.
-    Stage(
+    CheckStage(
         Reach.MACHINE,
         (
             prompt_lengths,
@@ -88,9 +88,9 @@ CHECKLIST = (
             run_folder,
         ),
     ),
-    Stage(Reach.START, (free_ports, redis)),
+    CheckStage(Reach.START, (free_ports, redis)),
     # Without a look at this machine too, but shown after the reasons that stop a run earlier.
-    Stage(Reach.SETTINGS, (evaluations, memory, quantization)),
+    CheckStage(Reach.SETTINGS, (evaluations, memory, quantization)),
 )
 
 
@@ -112,7 +112,7 @@ def make_checks(start: Start) -> Iterator[Finding]:
         refused |= refused_here
 
 
-def _findings(check: Check, start: Start) -> list[Finding]:
+def _findings(check: StartCheck, start: Start) -> list[Finding]:
     try:
         return list(check.check(start) or ())
     except UserError as error:

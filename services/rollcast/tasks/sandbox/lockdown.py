@@ -86,12 +86,15 @@ def scoped_ruleset() -> Any:
 
 
 def allow_reading(ruleset: Any, paths: Iterable[Path], *, can_execute: bool = False) -> None:
-    """Let these files, and those of these folders, be opened for reading."""
+    """Let these files, and those of these folders, be opened for reading.
+
+    Raises OSError: one of them is not there, unless it is a place of programs, which machines lack.
+    """
     from landlockpy import AccessFS
 
     rights = AccessFS.EXECUTE if can_execute else AccessFS.NONE
     for path in paths:
         if path.is_dir():
             ruleset.allow_path(path, AccessFS.READ_FILE | AccessFS.READ_DIR | rights)
-        elif path.exists():
+        elif path.exists() or not can_execute:
             ruleset.allow_path(path, AccessFS.READ_FILE | rights)

@@ -5,10 +5,14 @@ state (of the checkpoint) -> reporter -> intake -> pipeline -> examiner, fleet, 
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from rollcast.config.distillation import EndpointTeacher
+from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
+from rollcast.config.services import Generator
+from rollcast.config.tasks import Tasks
 from rollcast.recipe.schedule import Schedule, make_schedule
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
@@ -19,7 +23,11 @@ from rollcast.trainer.control.checkpoints import Checkpoints
 from rollcast.trainer.control.controller import Controller
 from rollcast.trainer.control.defects import DefectFinder
 from rollcast.trainer.control.early_stop import EarlyStop
-from rollcast.trainer.control.evaluation import evaluation_plans, make_open_evaluations
+from rollcast.trainer.control.evaluation import (
+    OpenEvaluations,
+    evaluation_plans,
+    make_open_evaluations,
+)
 from rollcast.trainer.control.examiner import Examiner
 from rollcast.trainer.control.fleet import Fleet, OnRemoved
 from rollcast.trainer.control.group_filter import GroupFilter
@@ -52,15 +60,22 @@ def build_controller(
     """Take the next incarnation and build its controller, with the progress of the restored
     checkpoint or of a new run.
 
-    `end_token_ids`: empty = not known. Raises QueueAway, UserError for bad contents of Redis.
+    `end_token_ids`: tokens that end a text; empty = not known. Raises QueueAway, UserError for bad
+    contents of Redis.
     """
     recipe = config.recipe
     schedule = make_schedule(recipe.schedule, groups_per_step=recipe.prompts_per_step)
     max_bytes = config.redis.max_bytes
-    checkpoint_every = config.trainer.checkpoint_every_steps
-    plans = evaluation_plans(config.tasks, checkpoint_every)
+    plans = evaluation_plans(config.tasks, config.trainer.checkpoint_every_steps)
     state = resume_state(config, queue, shares(books.train, plans[0].weights), progress)
-    reporter = Reporter(state, exporter, books.train, recipe, schedule.max_staleness, max_bytes)
+    reporter = Reporter(
+        state,
+        exporter,
+        books.train,
+        recipe,
+        max_staleness=schedule.max_staleness,
+        max_bytes=max_bytes,
+    )
     maker = TaskMaker(
         recipe, encode, config.tasks.prompt_format, incarnation=state.incarnation, seed=config.seed
     )
@@ -68,19 +83,9 @@ def build_controller(
     open_evaluations = make_open_evaluations(config.run, config.tasks)
     own_filter = GroupFilter(recipe)
     is_wanted = partial(can_be_trained_on, recipe=recipe, own_filter=own_filter)
-    intake = Intake(
-        state,
-        queue,
-        open_evaluations,
-        exporter,
-        make_task,
-        reporter.count_group,
-        _defect_finder(config, state, learners, end_token_ids).find,
-        lambda group: recipe.refill_filtered and not is_wanted(group),
-        GroupSignals(recipe, exporter, is_wanted).note,
-        _teacher(config, exporter, is_wanted),
-    )
-    pacing = Pacing(recipe, schedule.max_staleness, longest_other_seconds(config))
+    parts = ControllerParts(config, learners, queue, exporter, state, stop_requested)
+    intake = parts.intake(reporter, open_evaluations, make_task, is_wanted, end_token_ids)
+    pacing = parts.pacing(schedule.max_staleness)
     pipeline = GroupPipeline(
         state, queue, reporter, schedule, intake, pacing, make_task, recipe, max_bytes, own_filter
     )
@@ -90,92 +95,127 @@ def build_controller(
     examiner = Examiner(
         state, queue, reporter, books, maker, plans, open_evaluations, pipeline.send, early_stop
     )
-    make_publisher = partial(_publisher, config, learners, state, exporter)
-    make_fleet = partial(_fleet, config, learners, make_publisher, stop_requested)
-    fleet = make_fleet(state, queue, reporter, schedule, intake, pacing)
-    checkpoints = Checkpoints(state, learners, intake, reporter, checkpoint_every)
+    fleet = parts.fleet(reporter, schedule, intake, pacing)
+    checkpoints = Checkpoints(
+        state, learners, intake, reporter, config.trainer.checkpoint_every_steps
+    )
     return Controller(
         state, pipeline, examiner, fleet, checkpoints, learners, reporter, stop_requested
     )
 
 
-def _fleet(
-    config: RunConfig,
-    learners: LearnerGroup,
-    make_publisher: Callable[[OnRemoved], Publisher],
-    stop_requested: Callable[[], bool],
-    state: TrainerState,
-    queue: TrainerQueue,
-    reporter: Reporter,
-    schedule: Schedule,
-    intake: Intake,
-    pacing: Pacing,
-) -> Fleet:
-    return Fleet(
-        state,
-        queue,
-        reporter,
-        schedule,
-        intake,
-        pacing,
-        settings=config.weights,
-        # The hours of a shared GPU are counted once, as the trainer's.
-        devices_each=0 if config.local.shares_gpu else config.generator.tensor_parallel,
-        is_sharded_over_gpus=learners.ranks.are_several_gpus,
-        make_publisher=make_publisher,
-        stop_requested=stop_requested,
-    )
+@dataclass(frozen=True, slots=True)
+class ControllerParts:
+    """Makes the parts that need several groups of settings."""
 
+    config: RunConfig
+    learners: LearnerGroup
+    queue: TrainerQueue
+    exporter: Exporter
+    state: TrainerState
+    stop_requested: Callable[[], bool]
 
-def _publisher(
-    config: RunConfig,
-    learners: LearnerGroup,
-    state: TrainerState,
-    exporter: Exporter,
-    on_removed: OnRemoved,
-) -> Publisher:
-    return Publisher(
-        weights=config.weights,
-        rpc=config.rpc,
-        incarnation=state.incarnation,
-        history=state.history.earlier,
-        lm_head=config.recipe.lm_head,
-        specs=learners.specs,
-        device=learners.ranks.device,
-        exporter=exporter,
-        on_removed=on_removed,
-        slots=learners.slots,
-        lanes=learners.lanes,
-        router_replay=config.recipe.router_replay,
-        shares_gpu=config.local.shares_gpu,
-        secret_place=secret_place(config.run_folder, "rpc.token"),
-    )
+    def intake(
+        self,
+        reporter: Reporter,
+        open_evaluations: OpenEvaluations,
+        make_task: Callable[[int, str], PromptTask],
+        is_wanted: Callable[[RolloutGroup], bool],
+        end_token_ids: frozenset[int],
+    ) -> Intake:
+        recipe = self.config.recipe
+        max_length = self.config.model.max_length
+        finder = _defect_finder(
+            self.config.tasks, max_length, self.state, self.learners, end_token_ids
+        )
+        return Intake(
+            self.state,
+            self.queue,
+            open_evaluations,
+            self.exporter,
+            make_task=make_task,
+            count_outcome=reporter.count_group,
+            find_defect=finder.find,
+            is_filtered=lambda group: recipe.refill_filtered and not is_wanted(group),
+            note_answer=GroupSignals(recipe, self.exporter, is_wanted).note,
+            teacher=_teacher(recipe, self.exporter, max_length, is_wanted),
+        )
+
+    def pacing(self, max_staleness: int) -> Pacing:
+        config = self.config
+        other_seconds = longest_other_seconds(
+            config.tasks, config.recipe, config.generator.most_slots, config.longest_grading_seconds
+        )
+        return Pacing(config.recipe, max_staleness, other_seconds)
+
+    def fleet(
+        self, reporter: Reporter, schedule: Schedule, intake: Intake, pacing: Pacing
+    ) -> Fleet:
+        config = self.config
+        return Fleet(
+            self.state,
+            self.queue,
+            reporter,
+            schedule,
+            intake,
+            pacing,
+            settings=config.weights,
+            devices_each=_devices_each(config.generator, shares_gpu=config.local.shares_gpu),
+            is_sharded_over_gpus=self.learners.ranks.are_several_gpus,
+            make_publisher=self.publisher,
+            stop_requested=self.stop_requested,
+        )
+
+    def publisher(self, on_removed: OnRemoved) -> Publisher:
+        config = self.config
+        return Publisher(
+            weights=config.weights,
+            rpc=config.rpc,
+            incarnation=self.state.incarnation,
+            history=self.state.history.earlier,
+            lm_head=config.recipe.lm_head,
+            specs=self.learners.specs,
+            device=self.learners.ranks.device,
+            exporter=self.exporter,
+            on_removed=on_removed,
+            slots=self.learners.slots,
+            lanes=self.learners.lanes,
+            router_replay=config.recipe.router_replay,
+            shares_gpu=config.local.shares_gpu,
+            secret_place=secret_place(config.run_folder, "rpc.token"),
+        )
 
 
 def _defect_finder(
-    config: RunConfig, state: TrainerState, learners: LearnerGroup, end_token_ids: frozenset[int]
+    tasks: Tasks,
+    max_length: int,
+    state: TrainerState,
+    learners: LearnerGroup,
+    end_token_ids: frozenset[int],
 ) -> DefectFinder:
+    masking = frozenset(
+        environment.name for environment in tasks.environments if environment.masks_sampled_tokens
+    )
     return DefectFinder(
-        state,
-        learners.vocab_size,
-        config.model.max_length,
-        learners.routing,
-        frozenset(item.name for item in config.tasks.environments if item.masks_sampled_tokens),
-        end_token_ids,
+        state, learners.vocab_size, max_length, learners.routing, masking, end_token_ids
     )
 
 
+def _devices_each(generator: Generator, *, shares_gpu: bool) -> int:
+    """Devices of one generator. The hours of a shared GPU are counted once, as the trainer's."""
+    return 0 if shares_gpu else generator.tensor_parallel
+
+
 def _teacher(
-    config: RunConfig, exporter: Exporter, is_wanted: Callable[[RolloutGroup], bool]
+    recipe: Recipe, exporter: Exporter, max_tokens: int, is_wanted: Callable[[RolloutGroup], bool]
 ) -> TeacherClient | None:
     """The client of a teacher that is an endpoint; None = there is no teacher, or the ranks hold
     it.
     """
-    distillation = config.recipe.distillation
-    if distillation is None or not isinstance(distillation.teacher, EndpointTeacher):
+    if recipe.distillation is None or not isinstance(recipe.distillation.teacher, EndpointTeacher):
         return None
     return TeacherClient(
-        distillation.teacher, exporter, max_tokens=config.model.max_length, is_wanted=is_wanted
+        recipe.distillation.teacher, exporter, max_tokens=max_tokens, is_wanted=is_wanted
     )
 
 

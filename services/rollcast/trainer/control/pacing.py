@@ -9,7 +9,6 @@ from statistics import median
 
 from rollcast.config.episodes import Episodes
 from rollcast.config.recipe import Recipe
-from rollcast.config.run import RunConfig
 from rollcast.config.tasks import Tasks
 from rollcast.config.verifiers import Remote
 from rollcast.recipe.staleness import drop_deadline_seconds, enough_groups, longest_group_ratio
@@ -57,14 +56,15 @@ def longest_episode_seconds(tasks: Tasks, episodes: Episodes) -> float:
     )
 
 
-def longest_other_seconds(config: RunConfig) -> float:
-    """The most time that a group takes besides its sampling."""
-    verdict = longest_verdict_seconds(
-        config.tasks,
-        num_slots=config.generator.most_slots,
-        grading_seconds=config.longest_grading_seconds,
-    )
-    return verdict + longest_episode_seconds(config.tasks, config.recipe.episodes)
+def longest_other_seconds(
+    tasks: Tasks, recipe: Recipe, num_slots: int, grading_seconds: float
+) -> float:
+    """The most time that a group takes besides its sampling.
+
+    Arguments as for `longest_verdict_seconds`.
+    """
+    verdict = longest_verdict_seconds(tasks, num_slots=num_slots, grading_seconds=grading_seconds)
+    return verdict + longest_episode_seconds(tasks, recipe.episodes)
 
 
 class Pacing:

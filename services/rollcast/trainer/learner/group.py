@@ -129,10 +129,12 @@ class LearnerGroup:
         self.buckets = plan_buckets(self.specs, config.weights.bucket_bytes)
         with told_what_did_not_fit(STAGED, MORE_RANKS):
             # Further replicas hold the same rows, and send none.
-            rank = self.ranks.rank
-            is_first_replica = rank < self.ranks.num_shards
-            rows = shard_buckets(self.buckets, rank, self.ranks.num_shards)
-            self.slots = StagingSlots(rows if is_first_replica else ())
+            is_first_replica = self.ranks.rank < self.ranks.num_shards
+            self.slots = StagingSlots(
+                shard_buckets(self.buckets, self.ranks.rank, self.ranks.num_shards)
+                if is_first_replica
+                else ()
+            )
         """This rank's rows of the versions that are published. Only the first replica's ranks have
         any."""
         location = checkpoint_place(config.run_folder, config.trainer.checkpoints)

@@ -8,8 +8,9 @@ owes its answer for too long is fenced.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from rollcast.config.connections import Weights
 from rollcast.config.out_of_memory import OutOfMemory
@@ -36,13 +37,18 @@ FAULT_CHECK_SECONDS = 0.1
 log = get_logger()
 
 
+class MakeEpoch(Protocol):
+    """Makes an epoch with the settings of the run."""
+
+    def __call__(self, number: int, seats: Sequence[Seat], *, store: RendezvousStore) -> Epoch: ...
+
+
 @dataclass(eq=False)
 class EpochRounds:
     """Used by the publisher's control thread alone, but for `no_room`, which `changed` guards."""
 
     settings: Weights
-    make_epoch: Callable[..., Epoch]
-    """Makes the epoch of a number and seats, with its `store`."""
+    make_epoch: MakeEpoch
     buckets: Sequence[BucketSpec]
     num_lanes: int
     """Number of trainer ranks."""
