@@ -39,4 +39,6 @@ def test_the_diff_of_an_example_fits(title: str) -> None:
         timeout=60,
         check=False,
     )
-    assert checked.returncode == 0, checked.stderr
+    assert checked.returncode == 0, (
+        f"{checked.stderr}Refresh the diff of this example in CONTRIBUTING.md, or move your lines."
+    )

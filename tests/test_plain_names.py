@@ -29,8 +29,9 @@ def services() -> list[Module]:
     ],
 )
 def test_few_names_are_bare_words(names: Callable[[Module], list[str]], max_share: float) -> None:
-    all_names = [name for module in services() for name in names(module)]
-    assert sum(map(identifiers.is_bare, all_names)) <= max_share * len(all_names)
+    all_names = [(module.name, name) for module in services() for name in names(module)]
+    bare_names = [f"{module}: {name}" for module, name in all_names if identifiers.is_bare(name)]
+    assert len(bare_names) <= max_share * len(all_names), "\n".join(bare_names)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,8 @@ def test_few_names_are_bare_words(names: Callable[[Module], list[str]], max_shar
 def test_what_a_reader_must_decipher_becomes_less(
     measure: Callable[[Module], list[str]], most: int
 ) -> None:
-    assert sum(len(measure(module)) for module in services()) <= most
+    found = [f"{module.name}: {name}" for module in services() for name in measure(module)]
+    assert len(found) <= most, "\n".join(found)
 
 
 def test_each_measure_finds_its_example() -> None:
