@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from rollcast.autoscaler.announcer import Announcer
-from rollcast.autoscaler.api_server import ClusterAway
+from rollcast.autoscaler.api_server import KubernetesApiError
 from rollcast.autoscaler.board import DecisionBoard
 from rollcast.autoscaler.collector import (
     Collector,
@@ -179,7 +179,7 @@ class Loop:
     def _ask_for_end(self) -> bool | None:
         """Whether the trainer's Jobs are complete; the earlier answer if they are gone.
 
-        Raises ClusterAway.
+        Raises KubernetesApiError.
         """
         if self._deployment is None or self._settings.trainer_jobs is None:
             return None
@@ -243,7 +243,9 @@ class Loop:
         with self._counting_failures("scale"):
             if rivals := self._deployment.rivals():
                 rival_names = " and ".join(rivals)
-                raise ClusterAway(f"{rival_names} scales the Deployment too; one of us has to go")
+                raise KubernetesApiError(
+                    f"{rival_names} scales the Deployment too; one of us has to go"
+                )
             if self._deployment.replicas() != target:
                 self._deployment.scale(target)
             self._applied = target
@@ -314,7 +316,7 @@ class Loop:
         """If Kubernetes refuses, count and log it, and leave out the rest of the block."""
         try:
             yield
-        except ClusterAway as error:
+        except KubernetesApiError as error:
             self._exporter.add(autoscaler_metrics.AUTOSCALER_FAILURES, call=call)
             log.error("Kubernetes did not do it; it is tried again", call=call, reason=str(error))
 

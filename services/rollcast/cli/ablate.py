@@ -110,7 +110,7 @@ def ablate(
     rollcast ablate --config my-run.yaml --without all,fresh_data --seeds 3 --from-folder fetched-runs/
     """  # noqa: E501
     from rollcast.cli.demo import shipped_config
-    from rollcast.config.own_digests import with_digests
+    from rollcast.config.custom_function_digests import with_digests
     from rollcast.config.run import load_run_config
     from rollcast.local.ablation import plan, read_set
 

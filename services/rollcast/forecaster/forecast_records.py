@@ -58,7 +58,7 @@ class ForecastRecords:
         )
         if advice.headline is not None and advice_record != self._advice.get(forecast.name):
             self._advice[forecast.name] = advice_record
-            self.write(lambda: self._history.keep_advice(advice_record))
+            self.try_write(lambda: self._history.keep_advice(advice_record))
 
     def replay(
         self,
@@ -106,7 +106,7 @@ class ForecastRecords:
         grid = self._grids.get(forecast.name)
         if grid is None:
             grid = self._grids[forecast.name] = metric_grid(forecast)
-            self.write(lambda: self._history.add_grid(forecast.name, grid))
+            self.try_write(lambda: self._history.add_grid(forecast.name, grid))
         return grid
 
     def keep_forecast(
@@ -127,9 +127,9 @@ class ForecastRecords:
             end_reading=_as_tuple(outlook.end),
             band=tuple(tuple(row) for row in outlook.band.tolist()) if outlook.grid else (),
         )
-        self.write(lambda: self._history.add_forecast(past))
+        self.try_write(lambda: self._history.add_forecast(past))
 
-    def write(self, action: Callable[[], None]) -> None:
+    def try_write(self, action: Callable[[], None]) -> None:
         """Calls `action`, which writes to the history."""
         try:
             action()

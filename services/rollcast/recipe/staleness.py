@@ -184,7 +184,7 @@ def enough_groups(
     return math.ceil(2.0 * groups_per_step + sum(lifetimes) / len(lifetimes) * consumed_per_step)
 
 
-def drop_deadline_seconds(token_budget: int, slowest_decode_rate: float) -> float:
+def drop_timeout_seconds(token_budget: int, slowest_decode_rate: float) -> float:
     """Return after how many seconds a group counts as lost: three times the time of its longest
     rollout.
 

@@ -14,14 +14,14 @@ from rollcast.generator.endpoint.histories import RecordedTurn
 CALL = {"id": "call00000", "function": {"name": "look", "arguments": "{}"}}
 
 
-def turn(number: int, follows: int | None, answer: Any) -> RecordedTurn:
-    return RecordedTurn(number, b"", (), 0.0, follows, answer)
+def turn(number: int, parent_turn: int | None, assistant_message: Any) -> RecordedTurn:
+    return RecordedTurn(number, b"", (), 0.0, parent_turn, assistant_message)
 
 
 def traced(
-    content: str, follows: int | None, *calls: tuple[str, str, str], is_trained: bool = True
+    content: str, parent_index: int | None, *calls: tuple[str, str, str], is_trained: bool = True
 ) -> TracedAnswer:
-    return TracedAnswer(answer_digest(content, calls), follows, is_trained)
+    return TracedAnswer(answer_digest(content, calls), parent_index, is_trained)
 
 
 TURNS = [

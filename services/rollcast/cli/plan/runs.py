@@ -227,8 +227,8 @@ def recommendation(
     able = [row["run"] for row in rows if row["has_forecast"]]
     broken = [row["run"] for row in rows if not row["has_forecast"]]
     if not able:
-        have = "has" if len(broken) == 1 else "have"
-        return f"Spend nothing yet: {join_names(broken)} {have} no law to plan with; see why below."
+        verb = "has" if len(broken) == 1 else "have"
+        return f"Spend nothing yet: {join_names(broken)} {verb} no law to plan with; see why below."
     aside = f", set {join_names(broken)} aside" if broken else ""
     if recommended is nothing:
         return (

@@ -86,10 +86,10 @@ def _waiting(status: RunStatus) -> str:
     return f", waits for {status.waits_for}" if status.waits_for else ""
 
 
-def _due(event_name: str, at: float, now_seconds: float) -> str:
+def _due(event_name: str, due_at: float, now_seconds: float) -> str:
     return (
-        f"{event_name} in {duration(at - now_seconds)}"
-        if at - now_seconds >= LEAST_DUE_SECONDS
+        f"{event_name} in {duration(due_at - now_seconds)}"
+        if due_at - now_seconds >= LEAST_DUE_SECONDS
         else f"{event_name} now"
     )
 

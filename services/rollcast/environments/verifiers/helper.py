@@ -19,7 +19,7 @@ class TracedAnswer:
     """An answer of the model, as verifiers recorded it."""
 
     digest: str
-    follows: int | None
+    parent_index: int | None
     """Index of the answer before it in its conversation. None = it is the first."""
     is_trained: bool
     """Whether a branch of the trace that verifiers trains has it."""
@@ -31,7 +31,7 @@ class VerifiersTrace:
 
     reward: float | None
     """The taskset's own value, not checked."""
-    stop: str
+    stop_condition: str
     """The stop condition; empty = none."""
     answers: tuple[TracedAnswer, ...]
     metrics: Mapping[str, Any] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class VerifiersRollout(TracedRollout):
             )
             metrics = dict(self._answer["metrics"])
             return VerifiersTrace(
-                self._answer["reward"], str(self._answer["stop"] or ""), answers, metrics
+                self._answer["reward"], str(self._answer["stop_condition"] or ""), answers, metrics
             )
         except (LookupError, TypeError, ValueError) as error:
             raise EnvironmentFailedError("its process sent an invalid trace") from error

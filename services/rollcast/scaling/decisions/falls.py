@@ -40,8 +40,8 @@ def judge_fall(curve: Curve, first_phase: float = 0.0, deepest: float = 0.0) -> 
     if not from_the_start or fall.at > first_phase or fall.depth > deepest:
         return fall.verdict
     # The fall from the start is the first phase's; look for another one after its end.
-    later = _fall(curve.window(first_phase))
-    return None if later is None else later.verdict
+    later_fall = _fall(curve.window(first_phase))
+    return None if later_fall is None else later_fall.verdict
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ class Observations:
 
     @classmethod
     def from_curve(
-        cls, curve: Curve, drift_length: float, weight: Array | None, with_start: bool
+        cls, curve: Curve, drift_length: float, weight: Array | None, has_measured_initial: bool
     ) -> "Observations":
         """`weight` (points,): relative precision of each point, 1 unless it is an outlier."""
         variance = unit_variance(curve)
@@ -60,7 +60,7 @@ class Observations:
         log_compute = np.bincount(label, precision * np.log(curve.compute)) / total
         pass_rate = np.bincount(label, precision * curve.pass_rate) / total
         spread = np.sqrt(np.bincount(label) / np.bincount(label, 1.0 / variance))
-        if with_start:
+        if has_measured_initial:
             assert curve.initial is not None
             error = curve.initial_standard_error
             start = variance[0]  # as noisy as the first point, unless its own error is known

@@ -160,7 +160,7 @@ def resume_state(
         reduce_shares(parts, config.recipe.unique_prompts, seed=config.seed),
         seed=config.seed,
         remove_at=config.recipe.removal_pass_rate,
-        own_part=config.recipe.curriculum,
+        custom_function=config.recipe.curriculum,
     )
     _restore_curriculum(curriculum, progress)
     return TrainerState(

@@ -371,7 +371,10 @@ class LearnerGroup:
         """Rank 0 gathers weight by weight and holds a file of them in host memory."""
         kind = Export if self.learner.policy.lora is None else AdapterExport
         export = kind(
-            self.learner.policy, self.config.model, folder, own_parts=self.config.recipe.own_parts
+            self.learner.policy,
+            self.config.model,
+            folder,
+            custom_functions=self.config.recipe.custom_functions,
         )
         with told_what_did_not_fit(
             "a weight gathered for the export", "give each trainer machine more memory"

@@ -4,7 +4,7 @@ diff` name them.
 
 from pathlib import Path
 
-from rollcast.config.own_functions import file_digest, source_file
+from rollcast.config.function_loading import file_digest, source_file
 from rollcast.config.recipe import Recipe
 
 
@@ -15,12 +15,16 @@ def with_digests(recipe: Recipe, *, beside: Path | None = None) -> Recipe:
     file. None = only in the folder of the command, as a run does.
     """
     updates = {}
-    for setting, own_part in recipe.own_parts.items():
-        if "digest" not in own_part.model_fields_set:
+    for setting, custom_function in recipe.custom_functions.items():
+        if "digest" not in custom_function.model_fields_set:
             name = setting.removeprefix("recipe.")
-            digest = None if beside is None else file_digest(_seen_from(beside, own_part.function))
-            updates[name] = own_part.model_copy(
-                update={"digest": digest or file_digest(own_part.function)}
+            digest = (
+                None
+                if beside is None
+                else file_digest(_seen_from(beside, custom_function.function))
+            )
+            updates[name] = custom_function.model_copy(
+                update={"digest": digest or file_digest(custom_function.function)}
             )
     return recipe.model_copy(update=updates)
 
@@ -28,9 +32,9 @@ def with_digests(recipe: Recipe, *, beside: Path | None = None) -> Recipe:
 def unread(recipe: Recipe) -> dict[str, str]:
     """The function of each part, by its setting, whose file `with_digests` did not find."""
     return {
-        setting: own_part.function
-        for setting, own_part in recipe.own_parts.items()
-        if own_part.digest is None and source_file(own_part.function) is not None
+        setting: custom_function.function
+        for setting, custom_function in recipe.custom_functions.items()
+        if custom_function.digest is None and source_file(custom_function.function) is not None
     }
 
 
