@@ -13,7 +13,7 @@ import pytest
 
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import parse_run_config
-from rollcast.scaling.decisions.batch_choice import between, choose, law_at
+from rollcast.scaling.decisions.batch_choice import choose, intermediate_shapes, law_at
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.law.batch_shape import BatchShape
 from rollcast.scaling.law.curve import Curve
@@ -101,7 +101,7 @@ def test_curves_over_steps_are_compared_over_rollouts_as_the_library_compares_th
             )
         )
     [law] = law_at(runs, [3e6])
-    batch_shapes = sorted([*between(SPLITS.values()), BatchShape(16, 256)])
+    batch_shapes = sorted([*intermediate_shapes(SPLITS.values()), BatchShape(16, 256)])
     choice = choose(law, batch_shapes)
     assert [row["name"] for row in answer["splits"]] == [
         batch_shape.name for batch_shape in batch_shapes

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rollcast.scaling.decisions.batch_choice import between, choose
+from rollcast.scaling.decisions.batch_choice import choose, intermediate_shapes
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.decisions.leave_one_out import LeaveOneOut, leave_one_out
 from rollcast.scaling.decisions.repeats import Repeats
@@ -189,7 +189,7 @@ def batch_shape_choices(least: float, most: float, num_worlds: int) -> BatchShap
         law = fit_batch_shape_law(
             trained, (level + noise).tolist(), error.tolist(), world.slope(trained, compute)
         )
-        batch_shapes = between(trained)
+        batch_shapes = intermediate_shapes(trained)
         truth = np.array(
             [float(world.pass_rate(batch_shape, compute)) for batch_shape in batch_shapes]
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rollcast.scaling.decisions.batch_choice import between, choose, further_run, law_at
+from rollcast.scaling.decisions.batch_choice import choose, further_run, intermediate_shapes, law_at
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.law.batch_shape import BatchShape, BatchShapeLaw, fit_batch_shape_law
 from rollcast.scaling.law.settings import (
@@ -79,7 +79,7 @@ def test_intervals_from_curves_hold_and_the_choice_beats_both_extreme_splits() -
             if forecast.verdict.kind.is_described
         ]
         budgets = [last / 2, 2 * last]
-        batch_shapes = between(trained)
+        batch_shapes = intermediate_shapes(trained)
         for law, budget in zip(law_at(runs, budgets), budgets, strict=True):
             truth = np.array(
                 [float(world.pass_rate(batch_shape, budget)) for batch_shape in batch_shapes]
@@ -99,7 +99,7 @@ def test_the_best_number_of_rollouts_grows_with_the_budget() -> None:
     rng = np.random.default_rng(2)
     trained = make_batch_shapes((8, 64), (32, 64), (128, 64))
     runs = [(batch_shape, fit(world.curve(batch_shape, 60.0, rng))) for batch_shape in trained]
-    batch_shapes = between(trained)
+    batch_shapes = intermediate_shapes(trained)
     budgets = [2.0, 15.0, 60.0]
     best = [batch_shapes[choose(law, batch_shapes).best].rollouts for law in law_at(runs, budgets)]
     truth = [
@@ -118,7 +118,7 @@ def test_a_further_run_is_worth_what_choices_gain_when_it_is_made() -> None:
     level = [0.55, 0.58]
     error = [0.02, 0.02]
     law = fit_batch_shape_law(trained, level, error, 0.05)
-    batch_shapes = between(trained)
+    batch_shapes = intermediate_shapes(trained)
     found = further_run(law, batch_shapes, trained)
     before = float(law.level(batch_shapes).mean(axis=1).max())
     [of_trial] = law.level([found.batch_shape])
@@ -142,19 +142,19 @@ def test_the_missing_run_varies_what_was_not_varied() -> None:
     assert found.value > 0.005
     pair = make_batch_shapes((8, 64), (32, 64))
     rising = fit_batch_shape_law(pair, [0.5, 0.6], [0.005, 0.005], 0.0)
-    assert further_run(rising, between(pair), pair).batch_shape == BatchShape(64, 64)
+    assert further_run(rising, intermediate_shapes(pair), pair).batch_shape == BatchShape(64, 64)
     falling = fit_batch_shape_law(pair, [0.6, 0.5], [0.005, 0.005], 0.0)
-    assert further_run(falling, between(pair), pair).batch_shape == BatchShape(4, 64)
+    assert further_run(falling, intermediate_shapes(pair), pair).batch_shape == BatchShape(4, 64)
 
 
 def test_between_neighbors_no_setting_more_than_doubles() -> None:
-    assert between(make_batch_shapes((8, 64), (64, 64))) == make_batch_shapes(
+    assert intermediate_shapes(make_batch_shapes((8, 64), (64, 64))) == make_batch_shapes(
         (8, 64), (16, 64), (32, 64), (64, 64)
     )
-    assert between(make_batch_shapes((8, 128), (32, 32))) == make_batch_shapes(
+    assert intermediate_shapes(make_batch_shapes((8, 128), (32, 32))) == make_batch_shapes(
         (8, 128), (16, 64), (32, 32)
     )
-    assert between(make_batch_shapes((8, 64), (12, 64), (8, 64))) == make_batch_shapes(
+    assert intermediate_shapes(make_batch_shapes((8, 64), (12, 64), (8, 64))) == make_batch_shapes(
         (8, 64), (12, 64)
     )
 

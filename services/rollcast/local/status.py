@@ -217,16 +217,16 @@ class StatusReader:
             counts.update(record.staleness_tokens)
         return dict(sorted(counts.items()))
 
-    def _token_rate(self, total: float | None) -> float | None:
+    def _token_rate(self, num_trained_tokens: float | None) -> float | None:
         now_seconds = time.monotonic()
-        if total is None:
+        if num_trained_tokens is None:
             return None
-        if self._tokens and total < self._tokens[-1][1]:
+        if self._tokens and num_trained_tokens < self._tokens[-1][1]:
             self._tokens.clear()  # the trainer was started again
-        self._tokens.append((now_seconds, total))
+        self._tokens.append((now_seconds, num_trained_tokens))
         # Tokens per second are counted over this time
         while len(self._tokens) > 2 and now_seconds - self._tokens[0][0] > 10.0:
             self._tokens.popleft()
-        start, first = self._tokens[0]
-        end, last = self._tokens[-1]
-        return (last - first) / (end - start) if end > start else None
+        start, first_count = self._tokens[0]
+        end, last_count = self._tokens[-1]
+        return (last_count - first_count) / (end - start) if end > start else None

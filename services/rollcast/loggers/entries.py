@@ -47,10 +47,10 @@ def make_step_entry(record: StepRecord, newest: int) -> Entry:
         for item in fields(record)
         if item.name not in _NOT_MEASURED
     }
-    total = sum(record.staleness_tokens.values())
-    if total:
+    num_tokens = sum(record.staleness_tokens.values())
+    if num_tokens:
         values["staleness_mean"] = (
-            sum(steps * tokens for steps, tokens in record.staleness_tokens.items()) / total
+            sum(steps * tokens for steps, tokens in record.staleness_tokens.items()) / num_tokens
         )
     values |= _name_environment_metrics(record.environment_metrics)
     return replace(

@@ -77,9 +77,9 @@ class SimulatedFleet:
 
     def claim(self) -> None:
         """Members claim what fits, the emptiest first."""
-        able = self._claimants()
-        while self.queue and able:
-            generator = min(able, key=lambda member: member.running / member.engine.slots)
+        claimants = self._claimants()
+        while self.queue and claimants:
+            generator = min(claimants, key=lambda member: member.running / member.engine.slots)
             if not generator.has_room(self.queue[0]):
                 return
             attempt = self.queue.popleft()
@@ -115,9 +115,9 @@ class SimulatedFleet:
                 self._admit()
             self._claim_and_report()
 
-        self._later(generator, self._delays.join, snapshot_arrived)
+        self._schedule(generator, self._delays.join, snapshot_arrived)
 
-    def _later(
+    def _schedule(
         self, generator: SimulatedGenerator, seconds: float, action: Callable[[], None]
     ) -> None:
         """Let `action` of a generator take place in `seconds`."""
@@ -138,7 +138,7 @@ class SimulatedFleet:
         self._receiving = set(self.members())
         for generator in self.members():
             delay = self._delays.publish * self._rng.uniform(1.0, 2.0)
-            self._later(generator, delay, partial(self._receives, generator, step))
+            self._schedule(generator, delay, partial(self._receives, generator, step))
         self._publishing = step
         self._publish_ends()
 

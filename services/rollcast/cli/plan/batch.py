@@ -129,10 +129,10 @@ def _show(answer: dict[str, Any]) -> None:
 def _show_choice(answer: dict[str, Any]) -> None:
     from rollcast.scaling.decisions.advice_words import chance_in_words
 
-    at = f"{amounts.amount(answer['budget'])} {answer['unit']}"
+    budget_text = f"{amounts.amount(answer['budget'])} {answer['unit']}"
     best = answer["recommended"]
     if best is None:
-        say(f"At {at}: no split is recommended, since {answer['unfit']}.")
+        say(f"At {budget_text}: no split is recommended, since {answer['unfit']}.")
     else:
         steps = (
             ""
@@ -140,11 +140,14 @@ def _show_choice(answer: dict[str, Any]) -> None:
             else f" for about {amounts.amount(best['steps'], '.0f')} steps"
         )
         # Probability to be the best from which a split is recommended without reserve
-        sure = "" if answer["probability"] >= 0.9 else "; the runs do not separate the splits there"
+        reservation = (
+            "" if answer["probability"] >= 0.9 else "; the runs do not separate the splits there"
+        )
         say(
-            f"At {at}: {best['rollouts_per_prompt']} rollouts of {best['prompts_per_step']} "
-            f"prompts{steps}, the best with probability {chance_in_words(answer['probability'])}, "
-            f"expected loss {answer['expected_loss']:.3f}{sure}."
+            f"At {budget_text}: {best['rollouts_per_prompt']} rollouts of "
+            f"{best['prompts_per_step']} prompts{steps}, the best with probability "
+            f"{chance_in_words(answer['probability'])}, expected loss "
+            f"{answer['expected_loss']:.3f}{reservation}."
         )
         say(f"With other budgets: {_budgets_in_words(answer['budgets'])}.")
     next_run = answer["missing"]

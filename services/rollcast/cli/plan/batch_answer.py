@@ -15,7 +15,7 @@ from rollcast.cli.plan.batch_runs import BatchRun, differences_of_files
 from rollcast.cli.plan.own_curves import disagreements, draws_interval, own_curve
 from rollcast.config.errors import UserError
 from rollcast.curves import amounts
-from rollcast.scaling.decisions.batch_choice import between, choose, further_run, law_at
+from rollcast.scaling.decisions.batch_choice import choose, further_run, intermediate_shapes, law_at
 from rollcast.scaling.decisions.forecast import Forecast
 from rollcast.scaling.decisions.settings import NEGLIGIBLE_GAIN
 from rollcast.scaling.law.batch_shape import BatchShape, BatchShapeLaw
@@ -68,7 +68,7 @@ def make_batch_answer(
     """
     _check_forecasts(plan)
     trained = plan.trained
-    batch_shapes = sorted({*between(trained), *candidates})
+    batch_shapes = sorted({*intermediate_shapes(trained), *candidates})
     usable = [(run.batch_shape, forecast) for run, forecast in plan.usable]
     law, *other_laws = law_at(
         usable, [budget, *(multiple * budget for multiple in BUDGET_MULTIPLES)]

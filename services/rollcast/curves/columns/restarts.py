@@ -44,8 +44,8 @@ def going_back(sheet: Sheet, counter: Array, is_evaluation: Mask) -> Rows:
     `counter`: (n,) steps, or what else rises, nan if unknown. In a file that is not in order of
     time, every fall.
     """
-    begins, _ = _falls(sheet, counter, is_evaluation)
-    return begins
+    restart_rows, _ = _falls(sheet, counter, is_evaluation)
+    return restart_rows
 
 
 def stray_rows(sheet: Sheet, counter: Array, is_evaluation: Mask) -> Rows:
@@ -69,7 +69,7 @@ def _falls(sheet: Sheet, counter: Array, is_evaluation: Mask) -> tuple[Rows, Row
     kinds = row_kinds(sheet, is_evaluation)[rows].tolist()
     steps = counts.tolist()
     newest: dict[int, float] = {}
-    begins: list[int] = []
+    restart_rows: list[int] = []
     strays: list[int] = []
     done = 0
     for fall in falls.tolist():
@@ -83,11 +83,11 @@ def _falls(sheet: Sheet, counter: Array, is_evaluation: Mask) -> tuple[Rows, Row
             done = fall + num_strays
             strays.extend(range(fall, done))
         else:
-            begins.append(fall)
+            restart_rows.append(fall)
             # Otherwise a row that is printed late after this restart would look like a second
             # restart.
             newest.clear()
-    return rows[begins], rows[strays]
+    return rows[restart_rows], rows[strays]
 
 
 def _num_strays(steps: list[float], fall: int, interval: float) -> int:
@@ -97,7 +97,14 @@ def _num_strays(steps: list[float], fall: int, interval: float) -> int:
     reached = steps[fall - 1]
     # Up to three rows that fall back before the log goes on above are no restart: lines that a
     # model quotes, say
-    end = next((at for at in range(fall, min(fall + 4, len(steps))) if steps[at] > reached), fall)
+    end = next(
+        (
+            row_index
+            for row_index in range(fall, min(fall + 4, len(steps)))
+            if steps[row_index] > reached
+        ),
+        fall,
+    )
     low = steps[fall:end]
     # Rows that reach the level again redo steps, and rows from the first step on may begin another
     # run.
@@ -131,7 +138,7 @@ def _has_gone_back(
     `newest`: kind of row -> its newest step since the log went back the last time.
     """
     reached = steps[fall - 1]
-    again: set[float] = set()
+    repeated_steps: set[float] = set()
     # Rows after a fall of the step that are looked at
     for row_index in range(fall, min(fall + 1_000, len(steps))):
         step = steps[row_index]
@@ -139,7 +146,7 @@ def _has_gone_back(
             return False
         if step < newest.get(kinds[row_index], step):
             return True
-        again.add(step)
-        if len(again) == MIN_STEPS_AGAIN:
+        repeated_steps.add(step)
+        if len(repeated_steps) == MIN_STEPS_AGAIN:
             return True
     return False

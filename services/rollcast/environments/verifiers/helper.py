@@ -15,7 +15,7 @@ from rollcast.environments.verifiers import adapter
 
 
 @dataclass(frozen=True, slots=True)
-class TracedAnswer:
+class TracedMessage:
     """An answer of the model, as verifiers recorded it."""
 
     digest: str
@@ -33,7 +33,7 @@ class VerifiersTrace:
     """The taskset's own value, not checked."""
     stop_condition: str
     """The stop condition; empty = none."""
-    answers: tuple[TracedAnswer, ...]
+    answers: tuple[TracedMessage, ...]
     metrics: Mapping[str, Any] = field(default_factory=dict)
     """The taskset's own numbers, not checked."""
 
@@ -52,7 +52,7 @@ class VerifiersRollout(TracedRollout):
             return None
         try:
             answers = tuple(
-                TracedAnswer(str(record[0]), record[1], bool(record[2]))
+                TracedMessage(str(record[0]), record[1], bool(record[2]))
                 for record in self._answer["answers"]
             )
             metrics = dict(self._answer["metrics"])

@@ -57,16 +57,18 @@ def law_at(
     # measured.
     num_reached_levels = 40
     levels = (np.arange(num_reached_levels) + 0.5) / num_reached_levels
-    at = np.asarray(compute, dtype=float)
+    compute_values = np.asarray(compute, dtype=float)
     # Times the compute, and divided by it, between which the slope of a curve is taken. Chosen, not
     # measured.
     slope_factor = 1.2
-    places = np.concatenate([at, at * slope_factor, at / slope_factor])
+    probed_compute = np.concatenate(
+        [compute_values, compute_values * slope_factor, compute_values / slope_factor]
+    )
     # (r, 3, m, levels): without the noise of readings, since the skill of the run counts.
     drawn = np.array(
-        [forecast.predictive(places, levels, standard_error=0.0).T for _, forecast in runs]
+        [forecast.predictive(probed_compute, levels, standard_error=0.0).T for _, forecast in runs]
     )
-    drawn = drawn.reshape(len(runs), 3, at.size, num_reached_levels)
+    drawn = drawn.reshape(len(runs), 3, compute_values.size, num_reached_levels)
     mean = drawn.mean(axis=-1)
     error = np.maximum(drawn[:, 0].std(axis=-1), MIN_STANDARD_ERROR)
     slope = np.maximum((mean[:, 1] - mean[:, 2]) / (2.0 * math.log(slope_factor)), 0.0).mean(axis=0)
@@ -77,7 +79,7 @@ def law_at(
             error[:, compute_index].tolist(),
             float(slope[compute_index]),
         )
-        for compute_index in range(at.size)
+        for compute_index in range(compute_values.size)
     ]
 
 
@@ -91,20 +93,22 @@ def choose(law: BatchShapeLaw, batch_shapes: Sequence[BatchShape]) -> BatchShape
     )
 
 
-def between(trained: Iterable[BatchShape]) -> list[BatchShape]:
+def intermediate_shapes(trained: Iterable[BatchShape]) -> list[BatchShape]:
     """The splits trained and those between neighbors, in steps of at most a doubling; ascending."""
     ordered = sorted(set(trained))
     batch_shapes = set(ordered)
     for lower_shape, upper_shape in pairwise(ordered):
-        wider = upper_shape.rollouts / lower_shape.rollouts
-        more = upper_shape.prompts / lower_shape.prompts
-        num_steps = math.ceil(max(abs(math.log2(wider)), abs(math.log2(more))) - 1e-9)
+        rollouts_ratio = upper_shape.rollouts / lower_shape.rollouts
+        prompts_ratio = upper_shape.prompts / lower_shape.prompts
+        num_steps = math.ceil(
+            max(abs(math.log2(rollouts_ratio)), abs(math.log2(prompts_ratio))) - 1e-9
+        )
         for step in range(1, num_steps):
             share = step / num_steps
             batch_shapes.add(
                 BatchShape(
-                    round(lower_shape.rollouts * wider**share),
-                    round(lower_shape.prompts * more**share),
+                    round(lower_shape.rollouts * rollouts_ratio**share),
+                    round(lower_shape.prompts * prompts_ratio**share),
                 )
             )
     return sorted(batch_shapes)
@@ -113,8 +117,8 @@ def between(trained: Iterable[BatchShape]) -> list[BatchShape]:
 def further_run(
     law: BatchShapeLaw, batch_shapes: Sequence[BatchShape], trained: Iterable[BatchShape]
 ) -> FurtherRun:
-    """The run that would improve the choice among `splits` most, of those in `trained`'s range and
-    beyond its ends.
+    """The run that would improve the choice among `batch_shapes` most, of those in `trained`'s
+    range and beyond its ends.
     """
     trials = _trials(batch_shapes, trained)
     values = [_value(law, batch_shapes, trial) for trial in trials]
@@ -131,9 +135,9 @@ def _trials(batch_shapes: Sequence[BatchShape], trained: Iterable[BatchShape]) -
     factor_of_prompts = _trial_factor({batch_shape.prompts for batch_shape in trained_shapes})
     trials = set(batch_shapes)
     for batch_shape in trained_shapes:
-        for power in (-1, 1):
-            rollouts = round(batch_shape.rollouts * factor_of_rollouts**power)
-            prompts = round(batch_shape.prompts * factor_of_prompts**power)
+        for exponent in (-1, 1):
+            rollouts = round(batch_shape.rollouts * factor_of_rollouts**exponent)
+            prompts = round(batch_shape.prompts * factor_of_prompts**exponent)
             # 2: fewest rollouts of a prompt: one alone has no advantage.
             trials.add(BatchShape(max(2, rollouts), batch_shape.prompts))
             trials.add(BatchShape(batch_shape.rollouts, max(1, prompts)))

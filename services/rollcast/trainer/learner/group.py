@@ -183,8 +183,8 @@ class LearnerGroup:
 
         `between` is called here, on rank 0, after each of its micro-batches.
         """
-        total = denominator(sequences)
-        assert total > 0, "a batch without loss tokens makes no update"
+        loss_denominator = denominator(sequences)
+        assert loss_denominator > 0, "a batch without loss tokens makes no update"
         ranks = plan_micro_batches(
             sequences,
             world_size=self.ranks.world_size,
@@ -195,9 +195,9 @@ class LearnerGroup:
         # Before its own part: the others are needed in the first collective.
         self.sender.send(
             CommandKind.UPDATE,
-            {rank: encode_micro_batches(ranks[rank], total) for rank in other_ranks},
+            {rank: encode_micro_batches(ranks[rank], loss_denominator) for rank in other_ranks},
         )
-        return self._update(ranks[0], total, between)
+        return self._update(ranks[0], loss_denominator, between)
 
     @property
     def lanes(self) -> Lanes:
@@ -346,7 +346,7 @@ class LearnerGroup:
     def _update(
         self,
         micro_batches: Sequence[MicroBatch],
-        total: float,
+        loss_denominator: float,
         between: Callable[[], None] = lambda: None,
     ) -> UpdateStats:
         trainer = self.config.trainer
@@ -354,7 +354,7 @@ class LearnerGroup:
         if trainer.activation_checkpointing is not True:
             remedies += ", set trainer.activation_checkpointing"
         with told_what_did_not_fit("an update", f"{remedies}, or {MORE_RANKS}"):
-            return self.learner.update(micro_batches, total, between)
+            return self.learner.update(micro_batches, loss_denominator, between)
 
     def _read(
         self,

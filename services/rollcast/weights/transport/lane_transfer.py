@@ -49,12 +49,12 @@ def send(group: WeightGroup, shard: Snapshot, version: PolicyVersion) -> None:
                 group.begin_broadcast(piece)
         while group.in_flight:
             group.wait_oldest()
-        total = checksum.wait() if staged_checksum is None else staged_checksum
+        version_checksum = checksum.wait() if staged_checksum is None else staged_checksum
     # Without the trailer no receiver accepts the pieces that were read while the next version was
     # staged.
     if shard.version != version:
         raise GroupError(f"version {version} was overwritten by {shard.version} while it was sent")
-    trailer = [signed_word(number) for number in (*version, total)]
+    trailer = [signed_word(number) for number in (*version, version_checksum)]
     group.broadcast(torch.tensor(trailer, device=group.device).view(torch.uint8))
 
 
@@ -74,7 +74,7 @@ def receive(
             for stretches in _targets(snapshot, lane, group.address.num_lanes):
                 arrivals.begin_piece(stretches)
             arrivals.wait_all()
-            total = checksum.wait()
+            version_checksum = checksum.wait()
         with turns.turn(lane, group.address.timeout_seconds):
             trailer = torch.empty(TRAILER_BYTES, dtype=torch.uint8, device=group.device)
             group.broadcast(trailer)
@@ -86,7 +86,7 @@ def receive(
         raise GroupError(
             f"version {version} was announced, {incarnation}.{step} came over lane {lane}"
         )
-    if sent_total != signed_word(total):
+    if sent_total != signed_word(version_checksum):
         raise GroupError(f"version {version}: the checksum of the bytes from lane {lane} is wrong")
 
 
@@ -200,8 +200,8 @@ def _stretches(segments: list[tuple[int, int]], start: int, end: int) -> Iterato
     """The places in the whole bucket of the packed bytes [start, end)."""
     packed = 0
     for offset, length in segments:
-        first = max(start, packed)
-        last = min(end, packed + length)
-        if first < last:
-            yield slice(offset + first - packed, offset + last - packed)
+        stretch_start = max(start, packed)
+        stretch_end = min(end, packed + length)
+        if stretch_start < stretch_end:
+            yield slice(offset + stretch_start - packed, offset + stretch_end - packed)
         packed += length
