@@ -334,15 +334,15 @@ def test_a_filter_of_ones_own_is_asked_once_a_group_and_an_advantage_only_about_
     recipe = own_recipe(tmp_path / "own_once.py", filter="keeps", advantage="advantage")
     asked = load_function(f"{tmp_path}/own_once.py:keeps").__globals__["asked"]
     groups = [group(number, [rollout(0, 1.0), rollout(1, 0.0)]) for number in range(3)]
-    custom_filter = GroupFilter(recipe)
+    group_filter = GroupFilter(recipe)
     for _ in range(2):
-        assert [can_be_trained_on(one, recipe, custom_filter) for one in groups] == [
+        assert [can_be_trained_on(one, recipe, group_filter) for one in groups] == [
             True,
             False,
             True,
         ]
     assert "advantage" not in asked
-    assert assemble(groups, recipe, custom_filter=custom_filter).kept_groups == {0, 2}
+    assert assemble(groups, recipe, known_filter=group_filter).kept_groups == {0, 2}
     assert [one for one in asked if one != "advantage"] == [[1.0, 0.0]] * 3
     assert asked[-1] == "advantage"
 
@@ -351,7 +351,7 @@ def test_groups_that_a_filter_of_ones_own_drops_are_counted_and_warned_of(tmp_pa
     (tmp_path / "own_drops.py").write_text(OWN)
     recipe = own_recipe(tmp_path / "own_drops.py", filter="drops")
     exporter = Exporter("r")
-    is_wanted = partial(can_be_trained_on, recipe=recipe, custom_filter=GroupFilter(recipe))
+    is_wanted = partial(can_be_trained_on, recipe=recipe, group_filter=GroupFilter(recipe))
     signals = GroupSignals(recipe, exporter, is_wanted)
     with capture_logs() as logs:
         for number in range(MIN_GROUPS_TO_WARN):

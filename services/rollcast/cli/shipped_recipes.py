@@ -110,7 +110,7 @@ def read_recipe(path: Path) -> RecipeFile:
     from rollcast.config.run import load_run_config
 
     config = load_run_config(path)  # whatever is wrong with the file is said by it
-    recipe = with_digests(config.recipe, beside=path.parent)
+    recipe = with_digests(config.recipe, search_folder=path.parent)
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines()
     about = []

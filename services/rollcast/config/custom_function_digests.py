@@ -8,10 +8,10 @@ from rollcast.config.function_loading import file_digest, source_file
 from rollcast.config.recipe import Recipe
 
 
-def with_digests(recipe: Recipe, *, beside: Path | None = None) -> Recipe:
+def with_digests(recipe: Recipe, *, search_folder: Path | None = None) -> Recipe:
     """The recipe with every digest that the run file leaves out.
 
-    `beside`: a folder in which files are looked for first, such as that of another person's run
+    `search_folder`: where files are looked for first, such as that of another person's run
     file. None = only in the folder of the command, as a run does.
     """
     updates = {}
@@ -20,8 +20,8 @@ def with_digests(recipe: Recipe, *, beside: Path | None = None) -> Recipe:
             name = setting.removeprefix("recipe.")
             digest = (
                 None
-                if beside is None
-                else file_digest(_seen_from(beside, custom_function.function))
+                if search_folder is None
+                else file_digest(_seen_from(search_folder, custom_function.function))
             )
             updates[name] = custom_function.model_copy(
                 update={"digest": digest or file_digest(custom_function.function)}

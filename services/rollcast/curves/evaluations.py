@@ -141,17 +141,17 @@ class Evaluations(Sequence[CurvePoint]):
             yield CurvePoint(self.run, "", *(None if value != value else value for value in row))  # type: ignore[arg-type]
 
     @overload
-    def __getitem__(self, place: int) -> CurvePoint: ...
+    def __getitem__(self, index: int) -> CurvePoint: ...
 
     @overload
-    def __getitem__(self, place: slice) -> "Evaluations": ...
+    def __getitem__(self, index: slice) -> "Evaluations": ...
 
-    def __getitem__(self, place: int | slice) -> "CurvePoint | Evaluations":
-        if isinstance(place, slice):
+    def __getitem__(self, index: int | slice) -> "CurvePoint | Evaluations":
+        if isinstance(index, slice):
             return Evaluations(
-                self.run, {name: values[place] for name, values in self.columns.items()}
+                self.run, {name: values[index] for name, values in self.columns.items()}
             )
-        row = range(len(self))[place]
+        row = range(len(self))[index]
         [point] = self[row : row + 1]
         return point
 

@@ -185,8 +185,8 @@ def _check_folder(folder: Path, settings: Settings, *, resume: bool) -> None:
             )
 
 
-def _changes(earlier: Settings, now: Settings) -> list[Difference]:
-    return [change for change in differences(earlier, now) if not is_move(change)]
+def _changes(earlier: Settings, current: Settings) -> list[Difference]:
+    return [change for change in differences(earlier, current) if not is_move(change)]
 
 
 def _run(config: RunConfig, record: RunRecord, view: View, seconds_per_run: float | None) -> None:

@@ -49,16 +49,16 @@ def assemble(
     groups: Sequence[RolloutGroup],
     recipe: Recipe,
     teacher: Mapping[int, Sequence[RolloutLogprobs | None]] | None = None,
-    custom_filter: GroupFilter | None = None,
+    known_filter: GroupFilter | None = None,
 ) -> AssembledBatch:
     """Return the effective batch. Left out: truncated rollouts (by the recipe), those without a
     verdict, and episodes whose environment failed.
 
     `teacher`: by task sequence, an endpoint's log-probs of each rollout; a rollout without them is
-    left out. None = the recipe has no such teacher. `custom_filter`: remembers what the recipe's
+    left out. None = the recipe has no such teacher. `known_filter`: remembers what the recipe's
     filter said of these groups. None = ask it.
     """
-    group_filter = custom_filter or GroupFilter(recipe)
+    group_filter = known_filter or GroupFilter(recipe)
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     owner = np.array(
         [index for index, group in enumerate(groups) for _ in group.rollouts], dtype=np.int64
@@ -103,7 +103,7 @@ def assemble(
     )
 
 
-def can_be_trained_on(group: RolloutGroup, recipe: Recipe, custom_filter: GroupFilter) -> bool:
+def can_be_trained_on(group: RolloutGroup, recipe: Recipe, group_filter: GroupFilter) -> bool:
     """Whether a group that came back has rollouts for a batch.
 
     Asks no advantage and no length penalty.
@@ -115,7 +115,7 @@ def can_be_trained_on(group: RolloutGroup, recipe: Recipe, custom_filter: GroupF
         loss_tokens=_loss_tokens(rollouts),
         excluded=_exclusion_mask(rollouts, recipe, None),
         zero_variance_filter=recipe.zero_variance_filter and recipe.uses_reward,
-        keeps_group=lambda _, record: custom_filter.keeps(group, record),
+        keeps_group=lambda _, record: group_filter.keeps(group, record),
         graded=_verdict_mask(rollouts),
         compared=_comparison_keys(rollouts, recipe),
     )

@@ -66,8 +66,8 @@ def build_controller(
     )
     make_task = partial(_train_task, maker, books.train, state.ledger)
     open_evaluations = make_open_evaluations(config.run, config.tasks)
-    custom_filter = GroupFilter(recipe)
-    is_wanted = partial(can_be_trained_on, recipe=recipe, custom_filter=custom_filter)
+    group_filter = GroupFilter(recipe)
+    is_wanted = partial(can_be_trained_on, recipe=recipe, group_filter=group_filter)
     intake = Intake(
         state,
         queue,
@@ -82,16 +82,7 @@ def build_controller(
     )
     pacing = Pacing(recipe, schedule.max_staleness, longest_other_seconds(config))
     pipeline = GroupPipeline(
-        state,
-        queue,
-        reporter,
-        schedule,
-        intake,
-        pacing,
-        make_task,
-        recipe,
-        max_bytes,
-        custom_filter,
+        state, queue, reporter, schedule, intake, pacing, make_task, recipe, max_bytes, group_filter
     )
     early_stop = (
         EarlyStop(config.stop_when, config.budget, progress.curve) if config.stop_when else None
