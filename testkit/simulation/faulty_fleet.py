@@ -56,7 +56,7 @@ class FaultyFleet(SimulatedFleet):
             generator.advance(self._events.now_seconds)
             generator.alive = False
             generator.changes += 1  # the end of a rollout that is due is not seen any more
-            self._events.after(self._detect_seconds, lambda: self._fence(generator))
+            self._events.schedule_after(self._detect_seconds, lambda: self._fence(generator))
 
     def restart(self, step: int) -> None:
         """A new incarnation starts at `step`: every generator has to join it."""

@@ -95,7 +95,7 @@ class SimulatedFleet:
         end = generator.next_end()
         changes = generator.changes
         if end is not None:
-            self._events.at(end, lambda: self._rollout_ends(generator, changes))
+            self._events.schedule_at(end, lambda: self._rollout_ends(generator, changes))
 
     def _rollout_ends(self, generator: SimulatedGenerator, changes: int) -> None:
         if generator.changes != changes:
@@ -121,7 +121,7 @@ class SimulatedFleet:
         self, generator: SimulatedGenerator, seconds: float, action: Callable[[], None]
     ) -> None:
         """Let `action` of a generator take place in `seconds`."""
-        self._events.after(seconds, action)
+        self._events.schedule_after(seconds, action)
 
     def _claim_and_report(self) -> None:
         self.claim()

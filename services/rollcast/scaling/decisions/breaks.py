@@ -8,7 +8,7 @@ first finds possible places of a break; most curves show none and cost nothing m
 import numpy as np
 from scipy.special import expit
 
-from rollcast.scaling.decisions.digits import place
+from rollcast.scaling.decisions.digits import compute_in_words
 from rollcast.scaling.decisions.settings import (
     MAX_EXPLAINED_SHARE,
     MIN_BREAK,
@@ -42,7 +42,7 @@ def judge_break(
     departure, amplitude = _likeliest_break(broken, observations)
     if abs(amplitude) < MIN_BREAK:
         return None
-    where = f"from {place(departure.at, unit)} on"
+    where = f"from {compute_in_words(departure.at, unit)} on"
     # 1e6: odds above this are not printed: they come from the prior of the noise, not from the
     # readings.
     is_huge = log_odds > np.log(1e6)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rollcast.scaling.decisions.digits import place
+from rollcast.scaling.decisions.digits import compute_in_words
 from rollcast.scaling.decisions.settings import MIN_COLLAPSE, MIN_DECLINES, MIN_LAW_POINTS
 from rollcast.scaling.decisions.smoothing import smooth_readings
 from rollcast.scaling.decisions.verdict import Verdict, VerdictKind
@@ -62,7 +62,7 @@ def _fall(curve: Curve) -> _Fall | None:
     top = int(np.argmax(smooth.mean))
     peak_rate = float(smooth.mean[top])
     peak_compute = float(curve.compute[min(top + smooth.width // 2, readings.size - 1)])
-    where = f"its peak of {peak_rate:.3f} near {place(peak_compute, curve.unit)}"
+    where = f"its peak of {peak_rate:.3f} near {compute_in_words(peak_compute, curve.unit)}"
 
     depth = peak_rate - float(smooth.mean[-1])
     # Without a measured start the lowest mean before the peak takes its place.

@@ -86,14 +86,14 @@ def _problem(
         noise_prior = NoisePrior(prior.log_error_scale, prior.log_drifting_error_scale)
         prior = replace(prior, drift_weight=prior.error_drift_weight)
     points = Observations.from_curve(fitted_curve, prior.drift_length, weight, has_measured_initial)
-    initial, initial_std = prior.initial
-    asymptote, asymptote_std = prior.asymptote
+    initial_mean, initial_std = prior.initial
+    asymptote_mean, asymptote_std = prior.asymptote
     if isinstance(options.initial, float | int):
-        initial = float(options.initial)
+        initial_mean = float(options.initial)
         # 1e-4: pass rate: prior standard deviation of an R_0 that the user fixes.
         initial_std = 1e-4
     linear = LinearPrior(
-        np.array([initial, asymptote]), np.array([initial_std**2, asymptote_std**2])
+        np.array([initial_mean, asymptote_mean]), np.array([initial_std**2, asymptote_std**2])
     )
     return Problem(points, prior, linear, noise_prior)
 
