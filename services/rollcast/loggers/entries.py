@@ -99,12 +99,14 @@ def make_forecast_entry(record: ForecastRecord) -> Entry:
     return replace(_entry("forecast", record.step, record.at, values), texts=texts)
 
 
-def _entry(prefix: str, step: int, at: float | None, values: Mapping[str, float | None]) -> Entry:
+def _entry(
+    prefix: str, step: int, logged_at: float | None, values: Mapping[str, float | None]
+) -> Entry:
     present_values = {
         f"{prefix}/{name}": float(value) for name, value in values.items() if value is not None
     }
     finite = {name: value for name, value in present_values.items() if math.isfinite(value)}
-    return Entry(step, at or 0.0, finite, num_left_out=len(present_values) - len(finite))
+    return Entry(step, logged_at or 0.0, finite, num_left_out=len(present_values) - len(finite))
 
 
 def as_table(samples: tuple[SampledCompletion, ...]) -> Iterator[str]:

@@ -68,16 +68,16 @@ def _falls(sheet: Sheet, counter: Array, is_evaluation: Mask) -> tuple[Rows, Row
     interval = float(np.median(rises)) if rises.size else 0.0
     kinds = row_kinds(sheet, is_evaluation)[rows].tolist()
     steps = counts.tolist()
-    newest: dict[int, float] = {}
+    newest_step_by_kind: dict[int, float] = {}
     restart_rows: list[int] = []
     strays: list[int] = []
     done = 0
     for fall in falls.tolist():
         if fall < done:
             continue  # among strays
-        newest.update(zip(kinds[done:fall], steps[done:fall], strict=True))
+        newest_step_by_kind.update(zip(kinds[done:fall], steps[done:fall], strict=True))
         done = fall
-        if not _has_gone_back(steps, kinds, newest, fall):
+        if not _has_gone_back(steps, kinds, newest_step_by_kind, fall):
             continue
         if num_strays := _num_strays(steps, fall, interval):
             done = fall + num_strays
@@ -86,7 +86,7 @@ def _falls(sheet: Sheet, counter: Array, is_evaluation: Mask) -> tuple[Rows, Row
             restart_rows.append(fall)
             # Otherwise a row that is printed late after this restart would look like a second
             # restart.
-            newest.clear()
+            newest_step_by_kind.clear()
     return rows[restart_rows], rows[strays]
 
 
@@ -131,11 +131,11 @@ def is_unordered(counts: Array) -> bool:
 
 
 def _has_gone_back(
-    steps: list[float], kinds: list[int], newest: dict[int, float], fall: int
+    steps: list[float], kinds: list[int], newest_step_by_kind: dict[int, float], fall: int
 ) -> bool:
     """Whether the rows from a fall on, until they exceed the level before it, redo steps.
 
-    `newest`: kind of row -> its newest step since the log went back the last time.
+    `newest_step_by_kind`: kind of row -> its newest step since the log went back the last time.
     """
     reached = steps[fall - 1]
     repeated_steps: set[float] = set()
@@ -144,7 +144,7 @@ def _has_gone_back(
         step = steps[row_index]
         if step > reached:
             return False
-        if step < newest.get(kinds[row_index], step):
+        if step < newest_step_by_kind.get(kinds[row_index], step):
             return True
         repeated_steps.add(step)
         if len(repeated_steps) == MIN_STEPS_AGAIN:
