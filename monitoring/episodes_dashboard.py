@@ -260,7 +260,7 @@ def _endpoint() -> list[Panel]:
                 Query(
                     (
                         "sum by (environment, reason) "
-                        f"({series(episode_metrics.ENDPOINT_SEQUENCES, RUN)})"
+                        f"({series(episode_metrics.ENDPOINT_EXTRA_SEQUENCES, RUN)})"
                     ),
                     f"{_EACH}, {{{{reason}}}}",
                 )

@@ -77,7 +77,9 @@ def _find_forced_spans(rollout: Rollout | Branch) -> Sequence[tuple[int, int]]:
     if not rollout.legs:
         return rollout.loss_masked
     return [
-        (leg.start, leg.end) for leg in rollout.legs if leg.kind in (LegKind.GIVEN, LegKind.PHRASE)
+        (leg.start, leg.end)
+        for leg in rollout.legs
+        if leg.kind in (LegKind.GIVEN, LegKind.INTERRUPTION_PHRASE)
     ]
 
 

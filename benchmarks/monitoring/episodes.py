@@ -90,7 +90,7 @@ def tick(rng: random.Random, exporter: Exporter, number: int) -> None:
         )
         for reason, share in SEQUENCE_SHARES.items():
             exporter.add(
-                episode_metrics.ENDPOINT_SEQUENCES,
+                episode_metrics.ENDPOINT_EXTRA_SEQUENCES,
                 int(rng.random() < share),
                 environment=environment,
                 reason=reason,

@@ -143,7 +143,7 @@ def disturbed(seed: int, lag: int) -> FaultyPipeline:
         partial(fleet.drain, 2),
         partial(fleet.join, engine),
     ):
-        pipeline.at(rng.uniform(0, 60), change)
+        pipeline.schedule_at(rng.uniform(0, 60), change)
     return pipeline
 
 

@@ -85,9 +85,9 @@ class ScaledFleet:
 
         def turn() -> None:
             act()
-            self.pipeline.at(self.pipeline.now + seconds, turn)
+            self.pipeline.schedule_at(self.pipeline.now + seconds, turn)
 
-        self.pipeline.at(self.pipeline.now + seconds, turn)
+        self.pipeline.schedule_at(self.pipeline.now + seconds, turn)
 
     def _order(self) -> None:
         self._orders += 1
@@ -100,7 +100,7 @@ class ScaledFleet:
                 self._starting.remove(order)
                 self.pipeline.fleet.join(self._engine)
 
-        self.pipeline.at(self.pipeline.now + self._times.start_up, join_fleet)
+        self.pipeline.schedule_at(self.pipeline.now + self._times.start_up, join_fleet)
 
     def _count(self) -> None:
         now_seconds = self.pipeline.now

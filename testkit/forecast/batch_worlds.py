@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rollcast.scaling.law.batch_split import BatchSplit
+from rollcast.scaling.law.batch_shape import BatchShape
 from rollcast.scaling.law.curve import Array, Curve, sigmoid
 
-BASE = BatchSplit(8, 64)
+BASE = BatchShape(8, 64)
 """Split whose bend is at compute 1."""
 
 
@@ -57,32 +57,35 @@ class BatchWorld:
             gain_of_prompts=rng.normal(0.0, 0.005),
         )
 
-    def pass_rate(self, split: BatchSplit, compute: float | Array) -> Array:
-        wider = split.rollouts / BASE.rollouts
-        more = split.prompts / BASE.prompts
+    def pass_rate(self, batch_shape: BatchShape, compute: float | Array) -> Array:
+        wider = batch_shape.rollouts / BASE.rollouts
+        more = batch_shape.prompts / BASE.prompts
         asymptote = (
             self.asymptote - self.lost * wider**-self.catch_up + self.gain_of_prompts * np.log(more)
         )
-        asymptote -= self.overfit * max(0.0, np.log(split.rollouts / self.saturation))
+        asymptote -= self.overfit * max(0.0, np.log(batch_shape.rollouts / self.saturation))
         midpoint = wider**self.delay * more**self.delay_of_prompts
         return sigmoid(compute, self.initial, asymptote, self.exponent, midpoint)
 
-    def slope(self, splits: list[BatchSplit], compute: float) -> float:
+    def slope(self, batch_shapes: list[BatchShape], compute: float) -> float:
         """dR / d ln C on average."""
-        ends = [self.pass_rate(split, np.array([compute / 1.2, compute * 1.2])) for split in splits]
+        ends = [
+            self.pass_rate(batch_shape, np.array([compute / 1.2, compute * 1.2]))
+            for batch_shape in batch_shapes
+        ]
         rise = float(np.mean([high - low for low, high in ends]))
         return max(0.0, rise / (2.0 * math.log(1.2)))
 
     def curve(
-        self, split: BatchSplit, last: float, rng: np.random.Generator, shift: float = 0.0
+        self, batch_shape: BatchShape, last: float, rng: np.random.Generator, shift: float = 0.0
     ) -> Curve:
         """30 evaluations up to compute `last`, each with a noise of 0.008; the run strays by
         `shift` from its split.
         """
         compute = np.geomspace(last / 60, last, 30)
-        rate = self.pass_rate(split, compute)
+        rate = self.pass_rate(batch_shape, compute)
         share_of_rise = (rate - self.initial) / (self.asymptote - self.initial)
         noise = 0.008 * rng.standard_normal(compute.size)
         return Curve.from_points(
-            compute, np.clip(rate + shift * share_of_rise + noise, 0.0, 1.0), name=split.name
+            compute, np.clip(rate + shift * share_of_rise + noise, 0.0, 1.0), name=batch_shape.name
         )

@@ -91,7 +91,7 @@ class EpisodeFleet(SimulatedFleet):
         episode = self._sampling.pop(turn.sequence)
         call = episode.turns.popleft()
         if episode.turns:
-            self._events.after(call.call_seconds, lambda: self._resume_episode(episode))
+            self._events.schedule_after(call.call_seconds, lambda: self._resume_episode(episode))
         else:
             self._end_episode(episode)
         self._fill(generator)

@@ -56,7 +56,7 @@ class FaultyFleet(SimulatedFleet):
             generator.advance(self._events.now_seconds)
             generator.alive = False
             generator.changes += 1  # the end of a rollout that is due is not seen any more
-            self._events.after(self._detect_seconds, lambda: self._fence(generator))
+            self._events.schedule_after(self._detect_seconds, lambda: self._fence(generator))
 
     def restart(self, step: int) -> None:
         """A new incarnation starts at `step`: every generator has to join it."""
@@ -88,7 +88,7 @@ class FaultyFleet(SimulatedFleet):
             generator.stop(attempt, self._events.now_seconds)
             self._watch(generator)
 
-    def _later(
+    def _schedule(
         self, generator: SimulatedGenerator, seconds: float, action: Callable[[], None]
     ) -> None:
         """Nothing comes of it if the generator is dead by then,
@@ -100,7 +100,7 @@ class FaultyFleet(SimulatedFleet):
             if generator.alive and epoch == self._epoch:
                 action()
 
-        super()._later(generator, seconds, act)
+        super()._schedule(generator, seconds, act)
 
     def _fence(self, generator: SimulatedGenerator) -> None:
         attempts = list(generator.attempts.values())

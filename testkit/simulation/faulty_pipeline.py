@@ -99,7 +99,7 @@ class FaultyPipeline(Pipeline):
 
     def run_until(self, time: float) -> FaultyReport:
         """Go on until `time`."""
-        self._events.at(time, self._book)
+        self._events.schedule_at(time, self._book)
         while (due := self._events.next_time) is not None and due <= time:
             self._events.step()
         return self.read()
@@ -111,7 +111,7 @@ class FaultyPipeline(Pipeline):
         self._book()
         self._down, self._waiting = True, "restart"
         self._training = []
-        self._events.after(self._faults.restart, self._resume)
+        self._events.schedule_after(self._faults.restart, self._resume)
 
     def _resume(self) -> None:
         self._down = False

@@ -141,8 +141,8 @@ def disturb(slow_seconds: float, corrupt: bool) -> None:
     """Faults of the network: every bucket arrives late, or the first complete reception has one
     wrong bit.
     """
-    begin = WeightGroup.begin
-    finish = WeightGroup.finish
+    begin = WeightGroup.begin_broadcast
+    wait_oldest = WeightGroup.wait_oldest
     remaining = [corrupt]
     travelling: WeakKeyDictionary[WeightGroup, deque[torch.Tensor]] = WeakKeyDictionary()
     pieces: WeakKeyDictionary[WeightGroup, int] = WeakKeyDictionary()
@@ -153,7 +153,7 @@ def disturb(slow_seconds: float, corrupt: bool) -> None:
         travelling.setdefault(self, deque()).append(piece)
 
     def finish_disturbed(self: WeightGroup) -> None:
-        finish(self)
+        wait_oldest(self)
         piece = travelling[self].popleft()
         if piece.numel() == TRAILER_BYTES:
             pieces[self] = -1
@@ -165,8 +165,8 @@ def disturb(slow_seconds: float, corrupt: bool) -> None:
             piece[17] ^= 4 * remaining.pop()
 
     if slow_seconds or corrupt:
-        WeightGroup.begin = slow  # type: ignore[method-assign]
-        WeightGroup.finish = finish_disturbed  # type: ignore[method-assign]
+        WeightGroup.begin_broadcast = slow  # type: ignore[method-assign]
+        WeightGroup.wait_oldest = finish_disturbed  # type: ignore[method-assign]
 
 
 def use_one_card(host: str) -> None:

@@ -153,7 +153,7 @@ class ScaledRun:
             self.pages.away = None
             self.pages.restart_trainer()
 
-        self.fleet.pipeline.at(self.now + 60.0, page_is_back)
+        self.fleet.pipeline.schedule_at(self.now + 60.0, page_is_back)
 
     def asked_between(self, begin: float, end: float) -> list[int]:
         """Numbers that the Deployment was told to have, the one at `begin` first."""

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("kubernetes")
 
-from rollcast.autoscaler.api_server import ClusterAway, connect
+from rollcast.autoscaler.api_server import KubernetesApiError, connect
 from rollcast.autoscaler.deployment import Deployment
 from rollcast.config.errors import UserError
 from rollcast.config.run import parse_run_config
@@ -125,7 +125,7 @@ def test_an_event_is_the_deployments_and_kubernetes_takes_it(
     assert held["metadata"]["name"] != raised["metadata"]["name"]
     server.refuse = {EVENTS: 403}
     with pytest.raises(
-        ClusterAway, match="cannot write an event: the service account may not; grant it"
+        KubernetesApiError, match="cannot write an event: the service account may not; grant it"
     ):
         deployment.tell("GeneratorsHeld", "x", warning=True)
 
@@ -196,7 +196,7 @@ def test_what_the_server_refuses_is_one_sentence(
         deployment.prefer_idlest({})
         deployment.jobs_are_complete(TRAINER)
 
-    with pytest.raises(ClusterAway, match=message):
+    with pytest.raises(KubernetesApiError, match=message):
         do_everything()
 
 
@@ -207,7 +207,7 @@ def test_a_server_that_is_not_there_is_one_sentence(
         unused.bind(("127.0.0.1", 0))
         server.url = f"http://127.0.0.1:{unused.getsockname()[1]}"
         monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path)))
-        with pytest.raises(ClusterAway, match="cannot scale the Deployment"):
+        with pytest.raises(KubernetesApiError, match="cannot scale the Deployment"):
             Deployment(connect("autoscaler.deployment"), NAMESPACE, NAME).scale(2)
 
 

@@ -110,7 +110,9 @@ def test_spot_nodes_that_go_two_at_a_time_take_no_generator_from_the_number(
     with ScaledRun(mode, 5, tmp_path) as run:
         before = settled(run)
         for minute in range(0, 60, 7):
-            run.fleet.pipeline.at(SETTLED + 60.0 * minute, lambda: run.cluster.take_away(2))
+            run.fleet.pipeline.schedule_at(
+                SETTLED + 60.0 * minute, lambda: run.cluster.take_away(2)
+            )
         run.until(SETTLED + HOUR)
         assert min(run.asked_between(SETTLED, run.now)) >= before
         assert run.fleet.pods == run.cluster.requested_replicas
@@ -181,7 +183,7 @@ def test_in_no_fault_are_more_generators_asked_for_than_the_window_can_use(
 
         spot = run.now
         for minute in range(0, 30, 7):
-            run.fleet.pipeline.at(spot + 60.0 * minute, lambda: run.cluster.take_away(2))
+            run.fleet.pipeline.schedule_at(spot + 60.0 * minute, lambda: run.cluster.take_away(2))
         run.until(spot + 2_400.0)
         assert most_asked_for(run, spot) == run.window, "spot nodes"
 

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("kubernetes")
 
-from rollcast.autoscaler.api_server import ClusterAway, connect
+from rollcast.autoscaler.api_server import KubernetesApiError, connect
 from rollcast.autoscaler.deployment import Deployment
 from rollcast.autoscaler.moved_trainer import WAIT_SECONDS, MovedTrainer, as_new
 from rollcast.config.errors import UserError
@@ -177,7 +177,7 @@ def test_a_job_that_changed_meanwhile_is_not_deleted(
 
     monkeypatch.setattr(server, "answer", changes_after_the_list)
     with pytest.raises(
-        ClusterAway, match="cannot delete the trainer's Job t: the API server answered 409"
+        KubernetesApiError, match="cannot delete the trainer's Job t: the API server answered 409"
     ):
         moved.look(WAIT_SECONDS)
     assert len(server.jobs) == 1
@@ -195,7 +195,7 @@ def test_a_job_whose_deletion_was_not_answered_is_created(
         return 504, {}
 
     monkeypatch.setattr(server, "_delete_one", deletes_without_an_answer)
-    with pytest.raises(ClusterAway, match="answered 504"):
+    with pytest.raises(KubernetesApiError, match="answered 504"):
         moved.look(WAIT_SECONDS)
     assert moved.look(WAIT_SECONDS + 5) == "t"
     assert [present["metadata"]["name"] for present in server.jobs] == ["t"]
@@ -207,7 +207,7 @@ def test_a_job_that_could_not_be_created_is_not_deleted(
     server.jobs = [trainer(active=1)]
     assert moved.look(0.0) is None
     server.job_dry_run = (403, {"kind": "Status", "message": "exceeded quota"})
-    with pytest.raises(ClusterAway, match="cannot create the trainer's Job t again"):
+    with pytest.raises(KubernetesApiError, match="cannot create the trainer's Job t again"):
         moved.look(WAIT_SECONDS)
     assert [found["metadata"]["name"] for found in server.jobs] == ["t"]
 
@@ -219,7 +219,8 @@ def test_a_job_that_could_not_be_created_is_created_later(
     assert moved.look(0.0) is None
     monkeypatch.setattr(server, "_create_job", lambda *_: (500, {"reason": "InternalError"}))
     with pytest.raises(
-        ClusterAway, match="cannot create the trainer's Job t again: the API server answered 500"
+        KubernetesApiError,
+        match="cannot create the trainer's Job t again: the API server answered 500",
     ):
         moved.look(WAIT_SECONDS)
     assert server.jobs == []
@@ -244,7 +245,7 @@ def test_an_autoscaler_killed_between_deletion_and_creation_creates_the_job_at_i
         return (500, {}) if in_earnest else answer(method, path, query, body)
 
     monkeypatch.setattr(server, "answer", dies)
-    with pytest.raises(ClusterAway):
+    with pytest.raises(KubernetesApiError):
         killed.look(WAIT_SECONDS)
     monkeypatch.undo()
     was_deleted = killed_at == "POST"
@@ -279,7 +280,7 @@ def test_a_job_that_cannot_be_recorded_is_not_deleted(
     server.jobs = [trainer(active=1)]
     assert moved.look(0.0) is None
     server.refuse = {RECORD: 403}
-    with pytest.raises(ClusterAway, match="cannot record the trainer's Job in ConfigMap"):
+    with pytest.raises(KubernetesApiError, match="cannot record the trainer's Job in ConfigMap"):
         moved.look(WAIT_SECONDS)
     assert [present["metadata"]["name"] for present in server.jobs] == ["t"]
 

@@ -99,7 +99,7 @@ def test_parts_of_ones_own_are_left_out_as_others_are(tmp_path: Path) -> None:
     assert recipes["without-own-loss"].loss.kind == "cispo"
     assert recipes["without-own-filter"].filter is None
     assert recipes["without-own-length-control"].length_control.kind == "none"
-    assert {name: len(recipe.own_parts) for name, recipe in recipes.items()} == {
+    assert {name: len(recipe.custom_functions) for name, recipe in recipes.items()} == {
         "whole": 3, "without-own-loss": 2, "without-own-filter": 2, "without-own-length-control": 2,
     }  # fmt: skip
     every = [variant.name for variant in choose_variants(base, "all", None)]

@@ -13,22 +13,22 @@ import pytest
 
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import parse_run_config
-from rollcast.scaling.decisions.batch_choice import between, choose, law_at
+from rollcast.scaling.decisions.batch_choice import choose, intermediate_shapes, law_at
 from rollcast.scaling.decisions.fit import fit
-from rollcast.scaling.law.batch_split import BatchSplit
+from rollcast.scaling.law.batch_shape import BatchShape
 from rollcast.scaling.law.curve import Curve
 from testkit.forecast.batch_worlds import BatchWorld
 from tests.cli.command import refusal, rollcast
 
 WORLD = BatchWorld(0.2, 0.8, 1.3, 0.12, 0.5, 0.0, 512.0, 0.7, 0.0, 0.0)
-SPLITS = {"a": BatchSplit(8, 64), "b": BatchSplit(32, 64), "c": BatchSplit(128, 64)}
+SPLITS = {"a": BatchShape(8, 64), "b": BatchShape(32, 64), "c": BatchShape(128, 64)}
 NUMBERS = ("--rollouts", "a=8", "--rollouts", "b=32", "--rollouts", "c=128", "--prompts", 64)
 ROLLOUTS_PER_COMPUTE = 100_000
 """Rollouts at the bend of 8 x 64."""
 
 
-def points(split: BatchSplit, last: float = 30.0) -> Curve:
-    return WORLD.curve(split, last, np.random.default_rng(split.rollouts))
+def points(batch_shape: BatchShape, last: float = 30.0) -> Curve:
+    return WORLD.curve(batch_shape, last, np.random.default_rng(batch_shape.rollouts))
 
 
 def table(path: Path, compute: list[float], pass_rate: list[float], column: str) -> Path:
@@ -40,9 +40,9 @@ def table(path: Path, compute: list[float], pass_rate: list[float], column: str)
 def curves_over_steps(folder: Path) -> list[str]:
     """a.csv, b.csv and c.csv; compute in steps, of which each costs another number of rollouts."""
     sources = []
-    for name, split in SPLITS.items():
-        curve = points(split)
-        steps = curve.compute * ROLLOUTS_PER_COMPUTE / split.rollouts_per_step
+    for name, batch_shape in SPLITS.items():
+        curve = points(batch_shape)
+        steps = curve.compute * ROLLOUTS_PER_COMPUTE / batch_shape.rollouts_per_step
         path = table(folder / f"{name}.csv", steps.tolist(), curve.pass_rate.tolist(), "step")
         sources.append(f"{name}={path}")
     return sources
@@ -53,15 +53,15 @@ def fallen(curve: Curve) -> list[float]:
     return [*curve.pass_rate[:18].tolist(), *np.linspace(curve.pass_rate[17], 0.2, 12).tolist()]
 
 
-def run_folder(folder: Path, name: str, split: BatchSplit, **recipe: Any) -> Path:
+def run_folder(folder: Path, name: str, batch_shape: BatchShape, **recipe: Any) -> Path:
     settings = {
         "run": name,
         "folder": str(folder),
         "model": {"path": "m"},
         "budget": {"steps": 200},
         "recipe": {
-            "rollouts_per_prompt": split.rollouts,
-            "prompts_per_step": split.prompts,
+            "rollouts_per_prompt": batch_shape.rollouts,
+            "prompts_per_step": batch_shape.prompts,
             **recipe,
         },
     }
@@ -69,7 +69,7 @@ def run_folder(folder: Path, name: str, split: BatchSplit, **recipe: Any) -> Pat
     config.run_folder.mkdir()
     write_resolved(config, config.run_folder / "run.json")
     (config.run_folder / "format.json").write_text('{"format": 1}')
-    curve = points(split)
+    curve = points(batch_shape)
     lines = [
         {"incarnation": 1, "step": 10 * place, "pass_rate": rate, "compute_device_hours": compute}
         for place, (compute, rate) in enumerate(
@@ -92,22 +92,27 @@ def test_curves_over_steps_are_compared_over_rollouts_as_the_library_compares_th
     assert "its steps are counted as 8 x 64 = 512 rollouts each" in answered.stderr
     answer = json.loads(answered.stdout)
     runs = []
-    for split in SPLITS.values():
-        curve = points(split)
+    for batch_shape in SPLITS.values():
+        curve = points(batch_shape)
         runs.append(
-            (split, fit(Curve.from_points(curve.compute * ROLLOUTS_PER_COMPUTE, curve.pass_rate)))
+            (
+                batch_shape,
+                fit(Curve.from_points(curve.compute * ROLLOUTS_PER_COMPUTE, curve.pass_rate)),
+            )
         )
     [law] = law_at(runs, [3e6])
-    splits = sorted([*between(SPLITS.values()), BatchSplit(16, 256)])
-    choice = choose(law, splits)
-    assert [row["name"] for row in answer["splits"]] == [split.name for split in splits]
+    batch_shapes = sorted([*intermediate_shapes(SPLITS.values()), BatchShape(16, 256)])
+    choice = choose(law, batch_shapes)
+    assert [row["name"] for row in answer["splits"]] == [
+        batch_shape.name for batch_shape in batch_shapes
+    ]
     assert [row["best_with"] for row in answer["splits"]] == pytest.approx(
         choice.best_probability, abs=0.02
     )
     assert [row["expected_loss"] for row in answer["splits"]] == pytest.approx(
         choice.expected_loss, abs=1e-3
     )
-    best = splits[choice.best]
+    best = batch_shapes[choice.best]
     assert answer["recommended"]["name"] == best.name
     assert answer["recommended"]["steps"] == pytest.approx(3e6 / best.rollouts_per_step)
     assert answer["unit"] == "rollouts"

@@ -17,9 +17,9 @@ from pydantic import BaseModel
 
 from rollcast.cli.shipped_recipes import find_recipe, load_shipped_recipes
 from rollcast.config.corrections import Corrections, RatioMask, RatioTruncation
+from rollcast.config.custom_function import CustomFunction
 from rollcast.config.distillation import Distillation
 from rollcast.config.episodes import Episodes, TurnCredit
-from rollcast.config.own_part import OwnPart
 from rollcast.config.recipe import KlPenalty, Optimizer, Recipe
 from rollcast.config.run import load_run_config, parse_run_config
 from rollcast.local.ablation_parts import PARTS, SWITCHES, apply_change
@@ -216,8 +216,8 @@ def test_the_documentation_has_every_switch_with_its_default() -> None:
             row = f"| `{name}: {kind}`{' (default)' * is_default}"
             if name != "loss" or row in values:
                 expected[row] = told_values(model)
-        if is_own_part(info.annotation):
-            expected[f"| `{name}`"] = {"**none**"} | told_values(OwnPart)
+        if is_custom_function(info.annotation):
+            expected[f"| `{name}`"] = {"**none**"} | told_values(CustomFunction)
             del expected[f"| `{name}: python`"]
         elif name == "kl":
             expected[f"| `{name}`"] = {"**none**"} | told_values(KlPenalty)
@@ -243,9 +243,9 @@ def test_the_documentation_has_every_switch_with_its_default() -> None:
             assert value in values[name], (name, value)
 
 
-def is_own_part(annotation: Any) -> bool:
+def is_custom_function(annotation: Any) -> bool:
     """Whether the setting is off or a function of the user's own."""
-    return models_in(annotation) == [OwnPart]
+    return models_in(annotation) == [CustomFunction]
 
 
 def models_in(annotation: Any) -> list[type[BaseModel]]:

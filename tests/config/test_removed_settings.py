@@ -13,7 +13,7 @@ from rollcast.autoscaler.decision_memory import ReplicaLimits
 from rollcast.config.other_names import removed_settings
 from rollcast.config.run import WrongSettingsError, parse_run_config
 from rollcast.generator.slots import claimable
-from rollcast.recipe.staleness import drop_deadline_seconds
+from rollcast.recipe.staleness import drop_timeout_seconds
 from rollcast.tasks.remote.llm_judge import BEST_SCORE
 
 SMALLEST = {"run": "r", "model": {"path": "m"}}
@@ -58,7 +58,7 @@ def test_accepted_values_are_those_of_the_code() -> None:
     assert accepted["tasks.verifiers.best_score"] == BEST_SCORE
     assert accepted["autoscaler.most_batch_wait"] == ReplicaLimits.most_batch_wait
     assert accepted["autoscaler.probe_again_seconds"] == ReplicaLimits.probe_again_seconds
-    assert drop_deadline_seconds(100, 1.0) == 100 * accepted["trainer.drop_after_budgets"]
+    assert drop_timeout_seconds(100, 1.0) == 100 * accepted["trainer.drop_after_budgets"]
     config = parse_run_config(SMALLEST, source="run.json")
     slots = claimable(config.generator, config.recipe, config.tasks, full_rollouts=8)
     assert slots.max_eval_share == accepted["tasks.evaluation.max_slot_share"]

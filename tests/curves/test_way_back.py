@@ -110,7 +110,7 @@ def test_the_page_says_the_same(tmp_path: Path) -> None:
     folder = broken(tmp_path / "r", 100, 350)
     board = Board()
     with closing(History(tmp_path / "h.sqlite")) as history:
-        kept = {"r": partial(KeptCheckpoints.at, folder, None)}
+        kept = {"r": partial(KeptCheckpoints.find, folder, None)}
         engine = ForecastEngine(board, history, ForecastMetrics("own"), checkpoint_readers=kept)
         engine.take(RunFolder(folder, "r").read())
     shown = board.get("r")

@@ -91,7 +91,7 @@ def test_the_example_of_the_records() -> None:
     assert rollout.logprobs.tolist() == [-1, -2, -3, 0, -4, -5]
     assert rollout.legs == (
         Leg(LegKind.THINKING, 0, 3),
-        Leg(LegKind.PHRASE, 3, 4),
+        Leg(LegKind.INTERRUPTION_PHRASE, 3, 4),
         Leg(LegKind.ANSWER, 4, 6),
     )
     assert rollout.loss_masked == ((3, 4),)
@@ -227,7 +227,11 @@ def test_any_split_into_partial_rollouts_keeps_the_budgets(
             completion.append([1] * num, [-1.0] * num, [VersionSpan(V8, 0, num)])
     rollout = completion.rollout()
     cut = cut_of(task, index)
-    assert [leg.kind for leg in rollout.legs] == [LegKind.THINKING, LegKind.PHRASE, LegKind.ANSWER]
+    assert [leg.kind for leg in rollout.legs] == [
+        LegKind.THINKING,
+        LegKind.INTERRUPTION_PHRASE,
+        LegKind.ANSWER,
+    ]
     assert [(leg.start, leg.end) for leg in rollout.legs] == [
         (0, cut),
         (cut, cut + 2),

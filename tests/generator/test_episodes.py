@@ -82,7 +82,9 @@ def check_exact(versions: Versions, rollout: Rollout, task: PromptTask) -> None:
         prompt = rollout.sequence_prompt(sequence, task.prompt_token_ids).tolist()
         replayed = replay_logprobs(sequence, prompt, versions.weights, versions.model)
         assert abs(replayed - sequence.logprobs).max() < TOLERANCE
-        unsampled = [leg for leg in sequence.legs if leg.kind in (LegKind.GIVEN, LegKind.PHRASE)]
+        unsampled = [
+            leg for leg in sequence.legs if leg.kind in (LegKind.GIVEN, LegKind.INTERRUPTION_PHRASE)
+        ]
         assert sequence.loss_masked == tuple((leg.start, leg.end) for leg in unsampled)
         masked = {at for start, end in sequence.loss_masked for at in range(start, end)}
         assert {at for at, value in enumerate(sequence.logprobs) if value == 0} == masked
@@ -189,7 +191,7 @@ async def test_thinking_is_cut_in_every_turn(versions: Versions) -> None:
         rollout = sampler.rollout()
         check_exact(versions, rollout, task)
         assert rollout.episode is not None
-        phrases = [leg for leg in rollout.legs if leg.kind is LegKind.PHRASE]
+        phrases = [leg for leg in rollout.legs if leg.kind is LegKind.INTERRUPTION_PHRASE]
         assert rollout.interrupted == bool(phrases)
         most_cuts = max(most_cuts, len(phrases))
         for phrase in phrases:

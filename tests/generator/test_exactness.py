@@ -51,7 +51,7 @@ async def test_two_legs_with_a_forced_phrase(versions: Versions) -> None:
         thinking, phrase, answer = rollout.legs
         assert (thinking.kind, phrase.kind, answer.kind) == (
             LegKind.THINKING,
-            LegKind.PHRASE,
+            LegKind.INTERRUPTION_PHRASE,
             LegKind.ANSWER,
         )
         assert tuple(rollout.token_ids[phrase.start : phrase.end]) == PHRASE

@@ -86,12 +86,12 @@ def test_a_step_that_is_not_kept_is_one_sentence(place: Path) -> None:
 
 def test_what_is_kept_names_the_command_where_up_started_the_run(place: Path) -> None:
     run_folder = place.parent
-    assert KeptCheckpoints.at(run_folder, None) == KeptCheckpoints((90, 100, 105, 110), None)
+    assert KeptCheckpoints.find(run_folder, None) == KeptCheckpoints((90, 100, 105, 110), None)
     (run_folder / "up.json").write_text("{}")
-    kept = KeptCheckpoints.at(run_folder, None)
+    kept = KeptCheckpoints.find(run_folder, None)
     assert kept is not None
     assert kept.command == f"rollcast up --config {run_folder}/up.json --resume --step"
-    assert KeptCheckpoints.at(run_folder, "s3://b") is None
+    assert KeptCheckpoints.find(run_folder, "s3://b") is None
 
 
 @pytest.mark.parametrize(

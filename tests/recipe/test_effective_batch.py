@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from rollcast.recipe.advantages import advantages
 from rollcast.recipe.aggregation import rollout_weights
+from rollcast.recipe.custom_functions import GroupRecord
 from rollcast.recipe.effective_batch import EffectiveBatch, effective_batch, filter_zero_variance
-from rollcast.recipe.own_parts import GroupRecord
 
 rollout = st.tuples(
     st.integers(0, 5),  # prompt

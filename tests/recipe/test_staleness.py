@@ -137,7 +137,7 @@ def test_longest_group_ratio(max_staleness: int, expected: float) -> None:
 
 
 def test_drop_deadline_is_three_times_the_longest_rollout() -> None:
-    assert staleness.drop_deadline_seconds(
+    assert staleness.drop_timeout_seconds(
         token_budget=14_336, slowest_decode_rate=40.0
     ) == pytest.approx(1075.2)
 

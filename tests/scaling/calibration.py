@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rollcast.scaling.decisions.batch_choice import between, choose
+from rollcast.scaling.decisions.batch_choice import choose, intermediate_shapes
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.decisions.leave_one_out import LeaveOneOut, leave_one_out
 from rollcast.scaling.decisions.repeats import Repeats
 from rollcast.scaling.decisions.verdict import VerdictKind
-from rollcast.scaling.law.batch_split import BatchSplit, fit_split_law
+from rollcast.scaling.law.batch_shape import BatchShape, fit_batch_shape_law
 from rollcast.scaling.law.curve import Array, Curve, SigmoidParameters, sigmoid
 from rollcast.scaling.posterior.options import FitOptions
 from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, Prior
@@ -155,12 +155,12 @@ def table(
     return leave_one_out(recipes[0], recipes[1:])
 
 
-def splits_of(*pairs: tuple[int, int]) -> list[BatchSplit]:
-    return [BatchSplit(*pair) for pair in pairs]
+def make_batch_shapes(*pairs: tuple[int, int]) -> list[BatchShape]:
+    return [BatchShape(*pair) for pair in pairs]
 
 
 @dataclass(frozen=True)
-class SplitChoices:
+class BatchShapeChoices:
     """Means over simulated worlds."""
 
     held: float
@@ -175,25 +175,27 @@ class SplitChoices:
     """What it says of that."""
 
 
-def split_choices(least: float, most: float, num_worlds: int) -> SplitChoices:
+def batch_shape_choices(least: float, most: float, num_worlds: int) -> BatchShapeChoices:
     """In worlds that are no parabolas, after a compute between `least` and `most`."""
     rng = np.random.default_rng(0)
     rows: list[Array] = []
     for _ in range(num_worlds):
         world = BatchWorld.draw(rng)
-        trained = splits_of(*DESIGNS[rng.integers(len(DESIGNS))])
+        trained = make_batch_shapes(*DESIGNS[rng.integers(len(DESIGNS))])
         compute = float(np.exp(rng.uniform(np.log(least), np.log(most))))
         error = rng.choice([0.003, 0.01, 0.04], len(trained))
         noise = np.sqrt(RUN_SPREAD**2 + error**2) * rng.standard_normal(len(trained))
-        level = [float(world.pass_rate(split, compute)) for split in trained]
-        law = fit_split_law(
+        level = [float(world.pass_rate(batch_shape, compute)) for batch_shape in trained]
+        law = fit_batch_shape_law(
             trained, (level + noise).tolist(), error.tolist(), world.slope(trained, compute)
         )
-        splits = between(trained)
-        truth = np.array([float(world.pass_rate(split, compute)) for split in splits])
-        low, _, high = law.pass_rate(splits)
+        batch_shapes = intermediate_shapes(trained)
+        truth = np.array(
+            [float(world.pass_rate(batch_shape, compute)) for batch_shape in batch_shapes]
+        )
+        low, _, high = law.pass_rate(batch_shapes)
         run = truth + RUN_SPREAD * rng.standard_normal(truth.size)
-        choice = choose(law, splits)
+        choice = choose(law, batch_shapes)
         best = choice.best
         held = np.mean((low <= run) & (run <= high))
         hit = truth[best] == truth.max()
@@ -201,4 +203,4 @@ def split_choices(least: float, most: float, num_worlds: int) -> SplitChoices:
         rows.append(
             np.array([held, hit, choice.best_probability[best], lost, choice.expected_loss[best]])
         )
-    return SplitChoices(*np.mean(rows, axis=0).tolist())
+    return BatchShapeChoices(*np.mean(rows, axis=0).tolist())

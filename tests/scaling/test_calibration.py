@@ -99,7 +99,7 @@ def test_a_slow_recipe_that_ends_low_is_no_ceiling_mover(seed: int) -> None:
 
 @pytest.mark.parametrize(("least", "most"), [(0.5, 4.0), (4.0, 60.0)], ids=["climb", "plateau"])
 def test_choices_of_a_split_are_as_good_as_they_say(least: float, most: float) -> None:
-    found = cal.split_choices(least, most, num_worlds=200)
+    found = cal.batch_shape_choices(least, most, num_worlds=200)
     assert 0.92 <= found.held <= 0.995
     assert found.chance == pytest.approx(found.hit, abs=0.12)
     assert 0.3 * found.expected_loss <= found.lost <= 1.2 * found.expected_loss

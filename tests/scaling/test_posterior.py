@@ -214,7 +214,7 @@ def test_one_grid_holds_the_posteriors_of_all_departures(seed: int) -> None:
     law = sigmoid(compute, 0.3, 0.7, 1.7, 1.0) - 0.06 * np.maximum(1 - compute / 0.13, 0)
     pass_rate = law + 0.006 * np.random.default_rng(seed).standard_normal(60)
     curve = Curve.from_points(np.r_[0, compute], np.r_[0.24, pass_rate], [0.006] * 61)
-    points = Observations.from_curve(curve, prior.drift_length, None, with_start=True)
+    points = Observations.from_curve(curve, prior.drift_length, None, has_measured_initial=True)
     linear = LinearPrior(mean=np.array([0.3, 0.63]), variance=np.array([0.16, 0.08]))
     found = candidates(points, prior, [0.002, *(0.3 * np.array(prior.start_transient))])
     noise_prior = NoisePrior(prior.log_error_scale, prior.log_drifting_error_scale)
@@ -249,7 +249,7 @@ def test_every_departure_weighs_what_a_full_covariance_says() -> None:
         compute, law + 0.01 * np.random.default_rng(0).standard_normal(30), [0.01] * 30
     )
     prior = replace(DEFAULT_PRIOR, drift=(0.0, 0.8), drift_weight=(0.5, 0.5))
-    points = Observations.from_curve(curve, prior.drift_length, None, with_start=False)
+    points = Observations.from_curve(curve, prior.drift_length, None, has_measured_initial=False)
     linear = LinearPrior(mean=np.array([0.3, 0.6]), variance=np.array([0.1, 0.05]))
     prior = replace(prior, tail_onset=(0.3,), tail_scale=(0.02,), tail_weight=0.4)
     found = candidates(points, prior, [0.4, 0.8])

@@ -81,7 +81,7 @@ class Scenario:
             seed=self.seed,
         )
         for fault in self.faults:
-            pipeline.at(fault.time, partial(apply, pipeline, fault, engines))
+            pipeline.schedule_at(fault.time, partial(apply, pipeline, fault, engines))
         return pipeline
 
 

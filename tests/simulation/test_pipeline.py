@@ -143,7 +143,7 @@ def test_a_killed_generator_costs_its_detection_and_its_groups() -> None:
     model = pipeline(
         PipelineRL(max_staleness=8, groups_per_step=4), seconds=2.0, slots=8, generators=2
     )
-    model.at(10.5, lambda: model.fleet.kill(1))
+    model.schedule_at(10.5, lambda: model.fleet.kill(1))
     report = model.run(steps=60)
     assert report.groups["lost"] == 8
     assert report.groups["used"] == 240
@@ -153,7 +153,7 @@ def test_a_drained_generator_loses_nothing() -> None:
     model = pipeline(
         PipelineRL(max_staleness=8, groups_per_step=4), seconds=2.0, slots=8, generators=2
     )
-    model.at(10.5, lambda: model.fleet.drain(1))
+    model.schedule_at(10.5, lambda: model.fleet.drain(1))
     report = model.run(steps=60)
     assert report.groups["lost"] == report.groups["given_up"] == 0
     tokens = sum(generator.tokens for generator in model.fleet.generators.values())
@@ -163,7 +163,7 @@ def test_a_drained_generator_loses_nothing() -> None:
 
 def test_a_joiner_shortens_the_steps() -> None:
     model = pipeline(PipelineRL(max_staleness=8, groups_per_step=4), seconds=2.0, slots=2)
-    model.at(100.0, lambda: model.fleet.join(EngineSpeed(slots=2, seconds_per_token=0.01)))
+    model.schedule_at(100.0, lambda: model.fleet.join(EngineSpeed(slots=2, seconds_per_token=0.01)))
     model.run_until(100.0)
     before = model.step
     model.run_until(200.0)
@@ -172,7 +172,7 @@ def test_a_joiner_shortens_the_steps() -> None:
 
 def test_after_a_restart_the_checkpoint_is_continued_without_a_burst() -> None:
     model = pipeline(PipelineRL(max_staleness=8, groups_per_step=4), seconds=2.0)
-    model.at(20.5, model.restart_trainer)
+    model.schedule_at(20.5, model.restart_trainer)
     model.run_until(20.4)
     assert model.step == 15
     states: list[PipelineState] = []

@@ -41,7 +41,7 @@ def test_whatever_the_sizes_no_task_is_lost_or_done_twice_and_no_token_is_too_ol
 ) -> None:
     fleet = scaled(2, seed=seed)
     for time, size in changes:
-        fleet.pipeline.at(time, lambda size=size: fleet.resize(size))  # type: ignore[misc]
+        fleet.pipeline.schedule_at(time, lambda size=size: fleet.resize(size))  # type: ignore[misc]
     report = fleet.pipeline.run(steps=60)
     assert max(report.staleness) <= 4
     assert report.groups["lost"] == report.groups["given_up"] == 0

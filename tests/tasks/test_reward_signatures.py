@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rollcast.config.own_functions import load_function
+from rollcast.config.function_loading import load_function
 from rollcast.tasks.trial import try_verifiers
 from rollcast.tasks.verifiers import Grade, find_verifier, run_verifier
 from tests.tasks.data_sets import jsonl_tasks, write_rows

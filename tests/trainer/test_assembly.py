@@ -15,8 +15,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from rollcast.cli.shipped_recipes import find_recipe
-from rollcast.config.own_functions import load_function
-from rollcast.config.own_part import OwnPart
+from rollcast.config.custom_function import CustomFunction
+from rollcast.config.function_loading import load_function
 from rollcast.config.recipe import LengthPenalty, NoLengthControl, Recipe
 from rollcast.recipe.group_signal import MIN_GROUPS_TO_WARN, GroupSignal
 from rollcast.rollouts.records import (
@@ -142,7 +142,7 @@ def test_a_truncated_match_is_wrong_before_any_length_penalty(tmp_path: Path) ->
     (tmp_path / "own.py").write_text(
         "def penalty(c):\n    return -0.25 if c.reward == 0 and c.truncated else 0.0\n"
     )
-    own = OwnPart(function=f"{tmp_path}/own.py:penalty")
+    own = CustomFunction(function=f"{tmp_path}/own.py:penalty")
     assert shaped_reward(cut, Recipe(length_control=own)) == -0.25
 
 
@@ -334,11 +334,15 @@ def test_a_filter_of_ones_own_is_asked_once_a_group_and_an_advantage_only_about_
     recipe = own_recipe(tmp_path / "own_once.py", filter="keeps", advantage="advantage")
     asked = load_function(f"{tmp_path}/own_once.py:keeps").__globals__["asked"]
     groups = [group(number, [rollout(0, 1.0), rollout(1, 0.0)]) for number in range(3)]
-    own_filter = GroupFilter(recipe)
+    group_filter = GroupFilter(recipe)
     for _ in range(2):
-        assert [can_be_trained_on(one, recipe, own_filter) for one in groups] == [True, False, True]
+        assert [can_be_trained_on(one, recipe, group_filter) for one in groups] == [
+            True,
+            False,
+            True,
+        ]
     assert "advantage" not in asked
-    assert assemble(groups, recipe, own_filter=own_filter).kept_groups == {0, 2}
+    assert assemble(groups, recipe, known_filter=group_filter).kept_groups == {0, 2}
     assert [one for one in asked if one != "advantage"] == [[1.0, 0.0]] * 3
     assert asked[-1] == "advantage"
 
@@ -347,7 +351,7 @@ def test_groups_that_a_filter_of_ones_own_drops_are_counted_and_warned_of(tmp_pa
     (tmp_path / "own_drops.py").write_text(OWN)
     recipe = own_recipe(tmp_path / "own_drops.py", filter="drops")
     exporter = Exporter("r")
-    is_wanted = partial(can_be_trained_on, recipe=recipe, own_filter=GroupFilter(recipe))
+    is_wanted = partial(can_be_trained_on, recipe=recipe, group_filter=GroupFilter(recipe))
     signals = GroupSignals(recipe, exporter, is_wanted)
     with capture_logs() as logs:
         for number in range(MIN_GROUPS_TO_WARN):

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rollcast.config.custom_function import CustomFunction
 from rollcast.config.distillation import Distillation, EndpointTeacher
 from rollcast.config.episodes import Episodes, TurnCredit
-from rollcast.config.own_part import OwnPart
 from rollcast.config.recipe import LengthPenalty, Recipe
 from rollcast.recipe.advantages import STD_EPSILON
 from rollcast.recipe.group_signal import GroupSignal
@@ -349,7 +349,7 @@ def test_parts_of_ones_own_see_an_episode_as_one_rollout(tmp_path: Path) -> None
     )
     groups = make_groups(has_trailing=True)
     parts = {
-        name: OwnPart(kind="python", function=f"{file}:{name}")
+        name: CustomFunction(kind="python", function=f"{file}:{name}")
         for name in ("tokens", "long", "short")
     }
     recipe = Recipe(advantage=parts["tokens"], filter=parts["long"], length_control=parts["short"])

@@ -14,12 +14,12 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
+from rollcast.config.custom_function import CustomFunction
+from rollcast.config.custom_function_digests import with_digests
 from rollcast.config.errors import PassingError, UserError
 from rollcast.config.model import Model
-from rollcast.config.own_digests import with_digests
-from rollcast.config.own_part import OwnPart
 from rollcast.config.run import RunConfig
-from rollcast.trainer.learner.export import OWN_PARTS, Export
+from rollcast.trainer.learner.export import CUSTOM_FUNCTIONS, Export
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.service import serve
@@ -206,7 +206,9 @@ def test_an_export_names_the_parts_of_the_recipe_that_were_functions(
     LearnerGroup.build(config, ranks).export(tmp_path / "export")
     digest = hashlib.sha256((tmp_path / "mine.py").read_bytes()).hexdigest()
     expected = {"kind": "python", "function": f"{tmp_path}/mine.py:keeps", "digest": digest}
-    assert json.loads((tmp_path / "export" / OWN_PARTS).read_text()) == {"recipe.filter": expected}
+    assert json.loads((tmp_path / "export" / CUSTOM_FUNCTIONS).read_text()) == {
+        "recipe.filter": expected
+    }
 
 
 def test_a_clusters_trainer_fills_in_the_digest_of_what_is_ones_own(
@@ -215,7 +217,7 @@ def test_a_clusters_trainer_fills_in_the_digest_of_what_is_ones_own(
     mine = tmp_path / "mine.py"
     mine.write_text("def keeps(group):\n    return True\n")
     config = make_config(tmp_path, tmp_path)
-    recipe = config.recipe.model_copy(update={"filter": OwnPart(function=f"{mine}:keeps")})
+    recipe = config.recipe.model_copy(update={"filter": CustomFunction(function=f"{mine}:keeps")})
     seen: list[RunConfig] = []
 
     def build(config: RunConfig, ranks: object) -> NoReturn:
@@ -229,5 +231,5 @@ def test_a_clusters_trainer_fills_in_the_digest_of_what_is_ones_own(
     monkeypatch.setattr(LearnerGroup, "build", build)
     with pytest.raises(UserError, match=r"^built$"):
         serve(config.model_copy(update={"recipe": recipe}), resume=False)
-    (part,) = seen[0].recipe.own_parts.values()
+    (part,) = seen[0].recipe.custom_functions.values()
     assert part.digest == hashlib.sha256(mine.read_bytes()).hexdigest()

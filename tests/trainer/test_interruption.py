@@ -194,7 +194,7 @@ def slow_gradient(
             phrase = {
                 position
                 for leg in rollout.legs
-                if leg.kind is LegKind.PHRASE
+                if leg.kind is LegKind.INTERRUPTION_PHRASE
                 for position in range(leg.start, leg.end)
             }
             for position, token in enumerate(tokens):

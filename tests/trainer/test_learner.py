@@ -11,7 +11,7 @@ import transformers
 from torch import Tensor
 
 from rollcast.config.losses.found import loss_classes
-from rollcast.config.losses.python import OwnLoss
+from rollcast.config.losses.python import CustomLoss
 from rollcast.recipe.losses.make import make_loss
 from rollcast.rollouts.records import RolloutGroup
 from rollcast.trainer.learner.batch import MicroBatch, TrainingSequence, denominator
@@ -158,7 +158,7 @@ def test_micro_batches_do_not_change_the_gradient(
         assert (found - whole).norm() / whole.norm() < ROUNDING
 
 
-SHIPPED = [one.model_fields["kind"].default for one in loss_classes() if one is not OwnLoss]
+SHIPPED = [one.model_fields["kind"].default for one in loss_classes() if one is not CustomLoss]
 
 
 @pytest.mark.parametrize("kind", SHIPPED)

@@ -12,12 +12,12 @@ import transformers
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
+from rollcast.config.custom_function import CustomFunction
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
-from rollcast.config.own_part import OwnPart
 from rollcast.trainer.learner.adapter_export import AdapterExport
 from rollcast.trainer.learner.checkpoint import storage_at
-from rollcast.trainer.learner.export import OWN_PARTS
+from rollcast.trainer.learner.export import CUSTOM_FUNCTIONS
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from testkit.forked_programs import ForkedPrograms
@@ -361,7 +361,7 @@ def test_an_export_names_the_users_own_parts_and_the_whole_path_of_its_base(
     monkeypatch.chdir(model.parent)
     policy = build(ranks, model, tmp_path).learner.policy
     settings = Model.model_validate({"path": model.name, "lora": LORA})
-    own_parts = {"recipe.loss": OwnPart(kind="python", function="./mine.py:loss")}
-    AdapterExport(policy, settings, tmp_path / "export", own_parts=own_parts).write()
-    assert "./mine.py:loss" in (tmp_path / "export" / OWN_PARTS).read_text()
+    custom_functions = {"recipe.loss": CustomFunction(kind="python", function="./mine.py:loss")}
+    AdapterExport(policy, settings, tmp_path / "export", custom_functions=custom_functions).write()
+    assert "./mine.py:loss" in (tmp_path / "export" / CUSTOM_FUNCTIONS).read_text()
     assert PeftConfig.from_pretrained(tmp_path / "export").base_model_name_or_path == str(model)

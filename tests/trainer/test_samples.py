@@ -141,7 +141,7 @@ def test_an_episode_is_recorded_turn_by_turn_with_tokens_versions_and_masks() ->
         loss_masked=((5, 7), (11, 15)),
         legs=(
             Leg(LegKind.THINKING, 0, 5),
-            Leg(LegKind.PHRASE, 5, 7),
+            Leg(LegKind.INTERRUPTION_PHRASE, 5, 7),
             Leg(LegKind.ANSWER, 7, 11),
             Leg(LegKind.GIVEN, 11, 15),
             Leg(LegKind.ANSWER, 15, 21),

@@ -114,7 +114,7 @@ def test_a_rank_that_breaks_in_the_middle_of_its_part_costs_an_epoch(
     trainer.publish(0)
     generator = start_generator("a", trainer.rpc)
     trainer.wait_members("a")
-    begin, left = WeightGroup.begin, [3]
+    begin, left = WeightGroup.begin_broadcast, [3]
 
     def breaking(self: WeightGroup, piece: torch.Tensor) -> None:
         if self.address.lane == 1 and left:
@@ -124,7 +124,7 @@ def test_a_rank_that_breaks_in_the_middle_of_its_part_costs_an_epoch(
             left[-1] -= 1
         begin(self, piece)
 
-    monkeypatch.setattr(WeightGroup, "begin", breaking)
+    monkeypatch.setattr(WeightGroup, "begin_broadcast", breaking)
     expected = trainer.publish(1)
     assert generator.wait("applied", version="1.1")["digest"] == expected
     assert not left
@@ -148,14 +148,14 @@ def test_a_rank_that_has_no_memory_to_send_from_ends_in_one_sentence(
     trainer.publish(0)
     start_generator("a", trainer.rpc)
     trainer.wait_members("a")
-    begin = WeightGroup.begin
+    begin = WeightGroup.begin_broadcast
 
     def refusing(self: WeightGroup, piece: torch.Tensor) -> None:
         if self.address.lane == lane:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 64.00 MiB")
         begin(self, piece)
 
-    monkeypatch.setattr(WeightGroup, "begin", refusing)
+    monkeypatch.setattr(WeightGroup, "begin_broadcast", refusing)
     trainer.publish(1)
     look = trainer.publisher.members if lane == 0 else trainer.senders[0].check
     with pytest.raises(OutOfMemory) as told:

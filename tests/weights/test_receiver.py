@@ -157,13 +157,13 @@ def test_a_slot_that_is_overwritten_while_it_is_sent_is_no_version(
     store, receiver, sent = RendezvousStore("127.0.0.1"), Receiver(device=CPU), random_version()
     group = meet(store, receiver, 1)
     receiver.receive(publish_message(1, sent))
-    begin = group.begin
+    begin = group.begin_broadcast
 
     def overwritten(piece: torch.Tensor) -> None:
         begin(piece)
         sent.version = None
 
-    monkeypatch.setattr(group, "begin", overwritten)
+    monkeypatch.setattr(group, "begin_broadcast", overwritten)
     with pytest.raises(GroupError, match=r"1\.1 was overwritten by None"):
         send(group, sent, VERSION)
 

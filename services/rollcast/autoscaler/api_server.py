@@ -18,11 +18,11 @@ NOT_FOUND = 404
 T = TypeVar("T")
 
 
-class ClusterAway(Exception):  # noqa: N818  (a state that is waited out, not a mistake)
+class KubernetesApiError(Exception):
     """The API server refused or did not answer. The message is one sentence."""
 
 
-class NotFound(ClusterAway):
+class ObjectNotFoundError(KubernetesApiError):
     """The object does not exist (any more)."""
 
 
@@ -66,7 +66,7 @@ def own_namespace(configured_namespace: str | None) -> str:
 def ask(action: str, namespace: str, call: Callable[..., T], *arguments: Any, **options: Any) -> T:
     """Call one of the client's methods.
 
-    `action`: the call in words. Raises NotFound or ClusterAway.
+    `action`: the call in words. Raises ObjectNotFoundError or KubernetesApiError.
     """
     from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError
@@ -75,15 +75,21 @@ def ask(action: str, namespace: str, call: Callable[..., T], *arguments: Any, **
         return call(*arguments, _request_timeout=TIMEOUT_SECONDS, **options)
     except ApiException as error:
         if error.status == NOT_FOUND:
-            raise NotFound(f"cannot {action}: not found in namespace {namespace}") from error
+            raise ObjectNotFoundError(
+                f"cannot {action}: not found in namespace {namespace}"
+            ) from error
         # HTTP status "forbidden": the role of the release lacks a right
         if error.status == 403:
-            raise ClusterAway(f"cannot {action}: the service account may not; grant it") from error
-        raise ClusterAway(
+            raise KubernetesApiError(
+                f"cannot {action}: the service account may not; grant it"
+            ) from error
+        raise KubernetesApiError(
             f"cannot {action}: the API server answered {error.status} {error.reason}"
         ) from error
     except (HTTPError, ValueError, OSError) as error:
-        raise ClusterAway(f"cannot {action}: {' '.join(str(error).split())[:200]}") from error
+        raise KubernetesApiError(
+            f"cannot {action}: {' '.join(str(error).split())[:200]}"
+        ) from error
 
 
 def list_all(
@@ -91,7 +97,7 @@ def list_all(
 ) -> list[Any]:
     """The items of all pages of a list, as objects or dictionaries.
 
-    Raises NotFound or ClusterAway.
+    Raises ObjectNotFoundError or KubernetesApiError.
     """
     items: list[Any] = []
     following: str | None = None
@@ -108,4 +114,4 @@ def list_all(
             following = answer.metadata._continue
         if not following:
             return items
-    raise ClusterAway(f"cannot {action}: more than {max_pages * page_items} of them")
+    raise KubernetesApiError(f"cannot {action}: more than {max_pages * page_items} of them")

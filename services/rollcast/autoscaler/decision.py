@@ -84,12 +84,12 @@ def decide(
         explanation += f"; fewer would do, and {_lower_bound(min_generators)}"
     num_generators = min(max(num_generators, min_generators), max_generators)
     memory = _remember_required(now_seconds, num_generators, memory, settings)
-    calm = [
+    recent_required = [
         number
-        for at, number in memory.required_history
-        if at > now_seconds - settings.window_seconds
+        for recorded_at, number in memory.required_history
+        if recorded_at > now_seconds - settings.window_seconds
     ]
-    rise = num_generators if _is_starved(measured, limits) else min(calm)
+    rise = num_generators if _is_starved(measured, limits) else min(recent_required)
     if rise > memory.target:
         return _rise(
             now_seconds, rise, explanation, need, measured, memory, max_generators, settings
@@ -104,7 +104,7 @@ def _remember_required(
     keep_from = now_seconds - settings.lower_after_seconds
     history = memory.required_history
     # The newest entry before the window is kept as well: it was in force at the window's beginning.
-    first_kept = max(sum(at < keep_from for at, _ in history) - 1, 0)
+    first_kept = max(sum(recorded_at < keep_from for recorded_at, _ in history) - 1, 0)
     return replace(memory, required_history=(*history[first_kept:], (now_seconds, num_generators)))
 
 

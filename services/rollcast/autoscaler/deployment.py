@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from rollcast.autoscaler.api_server import ClusterAway, NotFound, ask, list_all
+from rollcast.autoscaler.api_server import KubernetesApiError, ObjectNotFoundError, ask, list_all
 from rollcast.config.errors import EXIT_SUPERSEDED
 
 SOURCE = "rollcast-autoscaler"
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Deployment:
-    """Every method has a deadline and raises ClusterAway."""
+    """Every method has a deadline and raises KubernetesApiError."""
 
     def __init__(self, api: Any, namespace: str, name: str) -> None:
         from kubernetes import client  # hundreds of modules, which no other mode of scaling needs
@@ -49,7 +49,7 @@ class Deployment:
             scaled_objects = self._list_custom(
                 "list ScaledObjects", "keda.sh", "v1alpha1", "scaledobjects"
             )
-        except NotFound:
+        except ObjectNotFoundError:
             scaled_objects = []  # KEDA is not installed
         for scaled in scaled_objects:
             target = scaled.get("spec", {}).get("scaleTargetRef", {})
@@ -116,7 +116,7 @@ class Deployment:
     def check_job(self, job: Mapping[str, Any]) -> None:
         """Ask by a dry run, under another name, whether such a Job may be created.
 
-        Raises ClusterAway if not.
+        Raises KubernetesApiError if not.
         """
         metadata = {
             name: value for name, value in job["metadata"].items() if name != "managedFields"
@@ -153,13 +153,13 @@ class Deployment:
             record = self._call(
                 f"read ConfigMap {self._record}", read, self._record, self._namespace
             )
-        except NotFound:
+        except ObjectNotFoundError:
             return None
         text = (record.data or {}).get(RECORDED)
         try:
             return None if text is None else dict(json.loads(text))
         except ValueError as error:
-            raise ClusterAway(
+            raise KubernetesApiError(
                 f"ConfigMap {self._record} holds no Job; remove its key {RECORDED}"
             ) from error
 
@@ -213,7 +213,7 @@ class Deployment:
         """
         selector = self._scale().status.selector
         if not selector:
-            raise ClusterAway(f"the scale of Deployment {self.name} has no selector")
+            raise KubernetesApiError(f"the scale of Deployment {self.name} has no selector")
         num_annotated = 0
         for pod in self._list("list pods", self._core.list_namespaced_pod, label_selector=selector):
             name = pod.metadata.name
@@ -228,7 +228,7 @@ class Deployment:
                 self._call(
                     "mark a pod", patch, name, self._namespace, body, _content_type=MERGE_PATCH
                 )
-            except NotFound:
+            except ObjectNotFoundError:
                 continue
             num_annotated += 1
         return num_annotated

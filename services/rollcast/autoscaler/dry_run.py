@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rollcast.autoscaler.api_server import ClusterAway, ask, connect
+from rollcast.autoscaler.api_server import KubernetesApiError, ask, connect
 from rollcast.config.errors import EXIT_USER_ERROR, UserError
 
 REFUSALS = (400, 403, 422)
@@ -32,7 +32,7 @@ NO_ANSWERS = (
 def ask_for_pod(api: Any, namespace: str, role: str, pod: dict[str, Any]) -> str | None:
     """The message with which the API server refuses the pod of a role; None = it takes it.
 
-    Raises ClusterAway.
+    Raises KubernetesApiError.
     """
     from kubernetes import client  # hundreds of modules, which the chart's tests need not load
 
@@ -51,10 +51,10 @@ def ask_for_pod(api: Any, namespace: str, role: str, pod: dict[str, Any]) -> str
             dry_run="All",
             field_validation="Strict",
         )
-    except ClusterAway as error:
+    except KubernetesApiError as error:
         message = _refusal(error.__cause__)
         if message is None or any(words in message for words in NO_ANSWERS):
-            raise ClusterAway(message or str(error)) from error
+            raise KubernetesApiError(message or str(error)) from error
         return message
     return None
 
@@ -95,7 +95,7 @@ def main() -> int:
     for role, pod in json.loads(arguments.pods.read_text(encoding="utf-8")).items():
         try:
             message = ask_for_pod(api, arguments.namespace, role, pod)
-        except ClusterAway as error:
+        except KubernetesApiError as error:
             warn(error)
             continue
         if message is not None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from rollcast.autoscaler.announcer import Announcer
-from rollcast.autoscaler.api_server import ClusterAway
+from rollcast.autoscaler.api_server import KubernetesApiError
 from rollcast.autoscaler.board import DecisionBoard
 from rollcast.autoscaler.collector import (
     Collector,
@@ -116,7 +116,7 @@ class Loop:
         is_measured = isinstance(measured, WindowRates)
         self._exporter.set(autoscaler_metrics.AUTOSCALER_MEASURED, float(is_measured))
         if self._memory is None:
-            self._memory = self._first(now_seconds, reading)
+            self._memory = self._initial_memory(now_seconds, reading)
         if self._memory is None:
             self._say(f"no number yet: {measured}")
             return
@@ -150,7 +150,7 @@ class Loop:
         now_seconds = self._clock()
         if self.let_go_at_end():
             return
-        self._memory = self._first(now_seconds, None)
+        self._memory = self._initial_memory(now_seconds, None)
         if self._memory is not None:
             self._show(
                 decide(now_seconds, self._reason, self._memory, self._limits, self._settings).target
@@ -179,7 +179,7 @@ class Loop:
     def _ask_for_end(self) -> bool | None:
         """Whether the trainer's Jobs are complete; the earlier answer if they are gone.
 
-        Raises ClusterAway.
+        Raises KubernetesApiError.
         """
         if self._deployment is None or self._settings.trainer_jobs is None:
             return None
@@ -211,20 +211,20 @@ class Loop:
         too_little = "too little was measured since the last start of a pod or of the trainer"
         return reading, rates(tuple(self._history), window_seconds) or too_little
 
-    def _first(self, now_seconds: float, reading: FleetReading | None) -> Memory | None:
+    def _initial_memory(self, now_seconds: float, reading: FleetReading | None) -> Memory | None:
         """The first number: the replicas of the Deployment, or the running generators without a
         Deployment.
 
         None while that is not known. A Deployment is waited for, because fewer generators may run
         than it asks for.
         """
-        there = None
+        num_replicas = None
         if self._deployment is not None:
             with self._counting_failures("replicas"):
-                there = self._deployment.replicas()
+                num_replicas = self._deployment.replicas()
         elif reading is not None:
-            there = generators_there(reading, self._run)
-        return None if there is None else Memory.make_initial(there, now_seconds)
+            num_replicas = generators_there(reading, self._run)
+        return None if num_replicas is None else Memory.make_initial(num_replicas, now_seconds)
 
     def _show(self, target: int) -> None:
         self._board.show(target)
@@ -243,7 +243,9 @@ class Loop:
         with self._counting_failures("scale"):
             if rivals := self._deployment.rivals():
                 rival_names = " and ".join(rivals)
-                raise ClusterAway(f"{rival_names} scales the Deployment too; one of us has to go")
+                raise KubernetesApiError(
+                    f"{rival_names} scales the Deployment too; one of us has to go"
+                )
             if self._deployment.replicas() != target:
                 self._deployment.scale(target)
             self._applied = target
@@ -314,7 +316,7 @@ class Loop:
         """If Kubernetes refuses, count and log it, and leave out the rest of the block."""
         try:
             yield
-        except ClusterAway as error:
+        except KubernetesApiError as error:
             self._exporter.add(autoscaler_metrics.AUTOSCALER_FAILURES, call=call)
             log.error("Kubernetes did not do it; it is tried again", call=call, reason=str(error))
 

@@ -58,7 +58,7 @@ class MovedTrainer:
     def look(self, now_seconds: float) -> str | None:
         """The name of the Job if it was replaced now.
 
-        Raises ClusterAway; the next look then goes on.
+        Raises KubernetesApiError; the next look then goes on.
         """
         if not self._has_read_record:
             self._recorded = self._deployment.recorded_job()

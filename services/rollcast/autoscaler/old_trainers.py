@@ -24,7 +24,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rollcast.autoscaler.api_server import ClusterAway, NotFound, ask, connect, list_all
+from rollcast.autoscaler.api_server import (
+    KubernetesApiError,
+    ObjectNotFoundError,
+    ask,
+    connect,
+    list_all,
+)
 from rollcast.autoscaler.deployment import was_superseded
 from rollcast.config.errors import EXIT_FAILED, UserError
 
@@ -63,7 +69,7 @@ JOB = Kind("Job", "batch", "v1", "jobs")
 def delete_left_trainers(api: Any, namespace: str, release: str) -> list[str]:
     """Delete Jobs of replaced trainers with their ended pods; returns them as "Job NAME".
 
-    Raises ClusterAway.
+    Raises KubernetesApiError.
     """
     from kubernetes import client
 
@@ -85,14 +91,17 @@ def delete_left_trainers(api: Any, namespace: str, release: str) -> list[str]:
                 *(kind.group, kind.version, namespace, kind.plural, name),
                 propagation_policy="Background",
             )
-        except NotFound:
+        except ObjectNotFoundError:
             continue  # Kubernetes has removed it by now
         deleted.append(f"{kind.name} {name}")
     return deleted
 
 
 def delete_all_trainers(api: Any, namespace: str, release: str) -> list[str]:
-    """Delete JobSets and Jobs with their pods; returns them as "Job NAME". Raises ClusterAway."""
+    """Delete JobSets and Jobs with their pods; returns them as "Job NAME".
+
+    Raises KubernetesApiError.
+    """
     from kubernetes import client
 
     objects = client.CustomObjectsApi(api)
@@ -108,7 +117,7 @@ def delete_all_trainers(api: Any, namespace: str, release: str) -> list[str]:
                 # A Job's default would leave its pods running.
                 propagation_policy="Background",
             )
-        except NotFound:
+        except ObjectNotFoundError:
             continue  # JobSet is not installed
         deleted += [f"{kind.name} {item['metadata']['name']}" for item in answer.get("items", [])]
     return deleted
@@ -117,7 +126,7 @@ def delete_all_trainers(api: Any, namespace: str, release: str) -> list[str]:
 def delete_hooks(api: Any, namespace: str, names: Sequence[str]) -> list[str]:
     """Delete the objects of hooks with these names; returns them as "Job NAME".
 
-    Raises ClusterAway.
+    Raises KubernetesApiError.
     """
     from kubernetes import client
 
@@ -134,7 +143,7 @@ def delete_hooks(api: Any, namespace: str, names: Sequence[str]) -> list[str]:
                 namespace,
                 propagation_policy="Background",
             )
-        except NotFound:
+        except ObjectNotFoundError:
             continue
         deleted.append(f"{words} {name}")
     return deleted
@@ -168,7 +177,7 @@ def main() -> int:
         else:
             for name in delete_left_trainers(api, arguments.namespace, arguments.release):
                 print(f"deleted, since its trainer had left for another one: {name}")
-    except (UserError, ClusterAway) as error:
+    except (UserError, KubernetesApiError) as error:
         if arguments.which == "all":
             print(f"error: {error}", file=sys.stderr)
             return error.exit_code if isinstance(error, UserError) else EXIT_FAILED

@@ -11,7 +11,7 @@ stop:  at SIGTERM or SIGINT; the Deployment keeps the number it has
 import time
 from contextlib import ExitStack
 
-from rollcast.autoscaler.api_server import ClusterAway, connect, own_namespace
+from rollcast.autoscaler.api_server import KubernetesApiError, connect, own_namespace
 from rollcast.autoscaler.board import DecisionBoard
 from rollcast.autoscaler.deployment import Deployment
 from rollcast.autoscaler.keda import MAX_CALLS, ExternalScaler
@@ -93,7 +93,7 @@ def open_deployment(settings: Autoscaler) -> Deployment | None:
     try:
         rivals = deployment.rivals()
         deployment.replicas()
-    except ClusterAway as error:
+    except KubernetesApiError as error:
         raise UserError(
             f"autoscaler.mode = controller, deployment = {settings.deployment}: {error}"
         ) from error

@@ -141,17 +141,21 @@ def rates(history: Sequence[Totals], window_seconds: float) -> WindowRates | Non
 
 
 def _consumption(history: Sequence[Totals], since: float) -> float | None:
-    ends = [
+    step_ends = [
         later
         for earlier, later in pairwise(history)
         if later.steps > earlier.steps and later.at >= since
     ]
-    if len(ends) < 2:
+    if len(step_ends) < 2:
         return None
-    first = ends[0]
-    last = ends[-1]
-    busy = last.at - first.at - (last.batch_wait - first.batch_wait)
-    return (last.consumed_tokens - first.consumed_tokens) / busy if busy > 0 else None
+    first_end = step_ends[0]
+    last_end = step_ends[-1]
+    busy_seconds = last_end.at - first_end.at - (last_end.batch_wait - first_end.batch_wait)
+    return (
+        (last_end.consumed_tokens - first_end.consumed_tokens) / busy_seconds
+        if busy_seconds > 0
+        else None
+    )
 
 
 def _growth(history: Sequence[Totals]) -> float:

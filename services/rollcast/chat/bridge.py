@@ -85,17 +85,17 @@ class TemplateBridge:
         if self.splits_at_questions and tools and "user" in roles:
             return None
         try:
-            if holds_thinking(self.template.tokenizer, prompt_ids, token_ids) and self._strips(
-                messages, tools
-            ):
+            if holds_thinking(
+                self.template.tokenizer, prompt_ids, token_ids
+            ) and self._strips_thinking(messages, tools):
                 return None
-            between = self._between(messages, tools)
+            text_between = self._text_between_turns(messages, tools)
         except ChatRefusedError:
             return None
         if token_ids and token_ids[-1] in self.stop_token_ids:
-            return self.template.ids(between)[len(self.closing_ids) :]
+            return self.template.ids(text_between)[len(self.closing_ids) :]
         _, _, is_open = self._split(prompt_ids, token_ids)
-        return self.template.ids(THINK_END + between if is_open else between)
+        return self.template.ids(THINK_END + text_between if is_open else text_between)
 
     def _split(self, prompt_ids: Sequence[int], token_ids: Sequence[int]) -> tuple[str, str, bool]:
         """Reasoning, content, and whether the reasoning has no end."""
@@ -121,30 +121,36 @@ class TemplateBridge:
     def _learned_format(self) -> CallFormat | None:
         """How the template writes a call; None = it knows no calls."""
         calls = probe_calls(["probe0000"], [PROBE_NAME], PROBE_ARGUMENTS)
-        answer = {"role": "assistant", "content": SENTINEL, "tool_calls": calls}
+        assistant_message = {"role": "assistant", "content": SENTINEL, "tool_calls": calls}
         try:
             prompt_text = self.template.text([QUESTION], [PROBE_TOOL], begins_answer=True)
-            text = self.template.text([QUESTION, answer], [PROBE_TOOL])
+            text = self.template.text([QUESTION, assistant_message], [PROBE_TOOL])
         except ChatRefusedError:
             return None
         # A template may leave out the content of a message with calls.
         call_text = text.rpartition(SENTINEL)[2] if SENTINEL in text else text[len(prompt_text) :]
         return learn(call_text.partition(self.end_text)[0])
 
-    def _between(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> str:
+    def _text_between_turns(
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]
+    ) -> str:
         """The template's text from the end of the assistant's turn to the beginning of its next
         turn.
         """
-        answer = _sentinel(messages)
-        num_sentinels = self.template.text([QUESTION, answer], tools).count(SENTINEL)
-        text = self.template.text([QUESTION, answer, *messages], tools, begins_answer=True)
+        assistant_message = _sentinel(messages)
+        num_sentinels = self.template.text([QUESTION, assistant_message], tools).count(SENTINEL)
+        text = self.template.text(
+            [QUESTION, assistant_message, *messages], tools, begins_answer=True
+        )
         text_after_sentinel = text.split(SENTINEL, num_sentinels)[-1] if num_sentinels else ""
         _, end, following = text_after_sentinel.partition(self.end_text)
         if not end:
             raise ChatRefusedError("leaves out the turns of the assistant when others follow")
         return end + following
 
-    def _strips(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> bool:
+    def _strips_thinking(
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]
+    ) -> bool:
         """Whether the template shows the thinking of a last message, and no longer when these
         follow.
         """
@@ -153,10 +159,10 @@ class TemplateBridge:
             **_sentinel(messages),
             "content": f"<think>\n{SENTINEL_THOUGHT}\n{THINK_END}\n\n{SENTINEL}",
         }
-        for answer in (as_field, in_content):
-            is_shown = SENTINEL_THOUGHT in self.template.text([QUESTION, answer], tools)
+        for assistant_message in (as_field, in_content):
+            is_shown = SENTINEL_THOUGHT in self.template.text([QUESTION, assistant_message], tools)
             if is_shown and SENTINEL_THOUGHT not in self.template.text(
-                [QUESTION, answer, *messages], tools
+                [QUESTION, assistant_message, *messages], tools
             ):
                 return True
         return False

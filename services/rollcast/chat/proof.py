@@ -31,7 +31,7 @@ SECOND_QUESTION: ChatMessage = {
 class Step:
     """A turn of the assistant, and the messages after it."""
 
-    answer: ChatMessage
+    assistant_message: ChatMessage
     replies: tuple[ChatMessage, ...]
 
 
@@ -52,7 +52,8 @@ def plain_conversations() -> Iterator[Conversation]:
     """Without tools."""
     answers = ("It is 42.", "Σαράντα δύο.")
     steps = tuple(
-        Step({"role": "assistant", "content": answer}, (SECOND_QUESTION,)) for answer in answers
+        Step({"role": "assistant", "content": assistant_message}, (SECOND_QUESTION,))
+        for assistant_message in answers
     )
     yield Conversation((QUESTION,), (), steps)
     yield Conversation((SYSTEM, QUESTION), (), steps, may_be_refused=True)
@@ -100,9 +101,9 @@ def check_extends(bridge: TemplateBridge, *, needs_tools: bool) -> None:
 def _make_call_step(num_calls: int, thought: str = "") -> Step:
     call_ids = CALL_IDS[:num_calls]
     calls = probe_calls(call_ids, [PROBE_NAME] * num_calls, PROBE_ARGUMENTS)
-    answer: dict[str, Any] = {"role": "assistant", "content": "", "tool_calls": calls}
+    assistant_message: dict[str, Any] = {"role": "assistant", "content": "", "tool_calls": calls}
     if thought:
-        answer["reasoning_content"] = thought
+        assistant_message["reasoning_content"] = thought
     replies = tuple(
         {
             "role": "tool",
@@ -112,7 +113,7 @@ def _make_call_step(num_calls: int, thought: str = "") -> Step:
         }
         for call_id in call_ids
     )
-    return Step(answer, replies)
+    return Step(assistant_message, replies)
 
 
 def _long(message: ChatMessage) -> ChatMessage:
@@ -126,7 +127,7 @@ def _long(message: ChatMessage) -> ChatMessage:
 
 
 def _long_step(step: Step) -> Step:
-    return Step(_long(step.answer), tuple(map(_long, step.replies)))
+    return Step(_long(step.assistant_message), tuple(map(_long, step.replies)))
 
 
 def _check_conversation(bridge: TemplateBridge, conversation: Conversation) -> None:
@@ -138,7 +139,7 @@ def _check_conversation(bridge: TemplateBridge, conversation: Conversation) -> N
         try:
             prompt_text = bridge.template.text(messages, tools, begins_answer=True)
             following = bridge.template.text(
-                [*messages, step.answer, *step.replies], tools, begins_answer=True
+                [*messages, step.assistant_message, *step.replies], tools, begins_answer=True
             )
         except ChatRefusedError as error:
             if conversation.may_be_refused:
@@ -147,12 +148,12 @@ def _check_conversation(bridge: TemplateBridge, conversation: Conversation) -> N
         for reply in step.replies:
             _check_shown(reply, following)
         if conversation.is_long and not all(
-            line in following for line in str(step.answer["content"]).splitlines()
+            line in following for line in str(step.assistant_message["content"]).splitlines()
         ):
             raise ChatRefusedError("leaves out or changes long turns of the assistant")
         opened = BEGUN_THINKING.search(prompt_text)
         expected_prefix = prompt_text[: opened.start()] if opened else prompt_text
-        messages += [step.answer, *step.replies]
+        messages += [step.assistant_message, *step.replies]
         if not following.startswith(expected_prefix):
             if conversation.may_split:
                 return
@@ -209,7 +210,7 @@ def _check_step(
     turn = bridge.parse(prompt_ids, [*answer_ids, *bridge.closing_ids], tools)
     calls = [
         (call["function"]["name"], call["function"]["arguments"])
-        for call in step.answer.get("tool_calls", ())
+        for call in step.assistant_message.get("tool_calls", ())
     ]
     if [(call.name, call.arguments) for call in turn.calls if not call.problem] != calls:
         raise ChatRefusedError("writes tool calls in a form that cannot be read back")

@@ -69,7 +69,7 @@ def _writes_alike(renderer: Any, tokenizer: ChatTokenizer, chats: Sequence[Conve
 def _same(renderer: Any, template: ChatTemplate, chat: Conversation) -> bool:
     messages: list[ChatMessage] = list(chat.opening)
     for number, step in enumerate(chat.steps, start=1):
-        messages += [step.answer, *step.replies]
+        messages += [step.assistant_message, *step.replies]
         if chat.is_long and number < len(
             chat.steps
         ):  # its last rendering shows whether earlier turns are shortened

@@ -110,7 +110,7 @@ def ablate(
     rollcast ablate --config my-run.yaml --without all,fresh_data --seeds 3 --from-folder fetched-runs/
     """  # noqa: E501
     from rollcast.cli.demo import shipped_config
-    from rollcast.config.own_digests import with_digests
+    from rollcast.config.custom_function_digests import with_digests
     from rollcast.config.run import load_run_config
     from rollcast.local.ablation import plan, read_set
 
@@ -126,8 +126,8 @@ def ablate(
             update={"budget": base.budget.model_copy(update={"steps": steps, "device_hours": None})}
         )
     variants = choose_variants(base, without, recipe)
-    stays = settings_left_behind(base.recipe, recipe)
-    for name, settings in stays.items():
+    left_behind = settings_left_behind(base.recipe, recipe)
+    for name, settings in left_behind.items():
         kept_settings = ", ".join(
             f"{setting} {base_value} (not {recipe_value})"
             for setting, (recipe_value, base_value) in settings.items()
@@ -137,13 +137,13 @@ def ablate(
         records = read_set(
             plan(base, variants, num_seeds=seeds, folder=from_folder.absolute()), from_folder
         )
-        sys.exit(conclude_set(records, None, as_json=as_json, plot=plot, stays=stays))
+        sys.exit(conclude_set(records, None, as_json=as_json, plot=plot, left_behind=left_behind))
     folder = (folder or base.folder / f"{base.run}-ablation").absolute()
     if write_values is not None:
         values_files = write_values_files(
             plan(base, variants, num_seeds=seeds, folder=base.folder), write_values
         )
-        answer = {"values": values_files, "left_behind": stays}
+        answer = {"values": values_files, "left_behind": left_behind}
         typer.echo(json.dumps(answer, indent=1) if as_json else "\n".join(values_files))
         return
     with ExitStack() as stack:
@@ -154,7 +154,7 @@ def ablate(
         base = with_its_model(base)
         planned = plan(base, variants, num_seeds=seeds, folder=folder)
         records = run_planned(planned, folder, go_on=go_on, run_minutes=run_minutes)
-    sys.exit(conclude_set(records, folder, as_json=as_json, plot=plot, stays=stays))
+    sys.exit(conclude_set(records, folder, as_json=as_json, plot=plot, left_behind=left_behind))
 
 
 def check_begun(planned: Sequence[PlannedRun], folder: Path) -> None:
@@ -183,8 +183,8 @@ def choose_variants(base: RunConfig, without: str | None, recipes: str | None) -
         without = EVERY_PART
     parts = []
     for name in _names(without):
-        every = [part for part in PARTS if part.is_in(base.recipe)]
-        parts.extend(every if name == EVERY_PART else [find_part(name)])
+        parts_of_base = [part for part in PARTS if part.is_in(base.recipe)]
+        parts.extend(parts_of_base if name == EVERY_PART else [find_part(name)])
     for part in parts:
         if not part.is_in(base.recipe):
             raise UserError(
@@ -220,13 +220,13 @@ def settings_left_behind(
     from rollcast.local.ablation_parts import left_behind
 
     recipe_files = [find_recipe(name) for name in _names(recipes)]
-    stays = {
+    settings_by_recipe = {
         recipe_file.name: left_behind(
             recipe_file.recipe, base, is_published=is_shipped(recipe_file)
         )
         for recipe_file in recipe_files
     }
-    return {name: settings for name, settings in stays.items() if settings}
+    return {name: settings for name, settings in settings_by_recipe.items() if settings}
 
 
 def with_its_model(base: RunConfig) -> RunConfig:
@@ -264,7 +264,7 @@ def conclude_set(
     *,
     as_json: bool,
     plot: Path | None,
-    stays: dict[str, dict[str, tuple[Any, Any]]],
+    left_behind: dict[str, dict[str, tuple[Any, Any]]],
 ) -> int:
     """Print the table and the advice, keep them in the set's folder if there is one; returns the
     exit code.
@@ -279,7 +279,7 @@ def conclude_set(
         typer.echo("stopped; the same command with --continue goes on", err=True)
         return EXIT_INTERRUPTED
     forecasts, answer = make_ablation_answer(records)
-    answer["left_behind"] = stays
+    answer["left_behind"] = left_behind
     if folder is not None:
         write_progress(folder, records, **answer)
     failed_records = [record for record in records if record.state is State.FAILED]

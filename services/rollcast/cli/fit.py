@@ -177,14 +177,16 @@ def _show(answer: dict[str, Any]) -> None:
         (f"midpoint, {answer['unit']}", answer["midpoint"], ".4g"),
         ("initial R_0", answer["initial"], ".3f"),
     ]
-    known_predictions = [at for at in answer["predictions"] if at["q50"] is not None]
-    rows += [
-        (f"reading at {amounts.amount(at['compute'])} {answer['unit']}", at, ".3f")
-        for at in known_predictions
+    known_predictions = [
+        prediction for prediction in answer["predictions"] if prediction["q50"] is not None
     ]
     rows += [
-        (f"{answer['unit']} to {to['pass_rate']:g}", to["compute"], ".4g")
-        for to in answer["targets"]
+        (f"reading at {amounts.amount(prediction['compute'])} {answer['unit']}", prediction, ".3f")
+        for prediction in known_predictions
+    ]
+    rows += [
+        (f"{answer['unit']} to {target['pass_rate']:g}", target["compute"], ".4g")
+        for target in answer["targets"]
     ]
     report.show_quantiles(rows)
 
@@ -210,11 +212,11 @@ def _show_in_own_unit(answer: dict[str, Any], origin: "Origin") -> None:
         ("asymptote A", map_rates(answer["asymptote"]), ".4g"),
         ("initial R_0", map_rates(answer["initial"]), ".4g"),
     ]
-    for at in answer["predictions"]:
-        rates = {name: value for name, value in at.items() if name != "compute"}
+    for prediction in answer["predictions"]:
+        rates = {name: value for name, value in prediction.items() if name != "compute"}
         rows.append(
             (
-                f"reading at {amounts.amount(at['compute'])} {answer['unit']}",
+                f"reading at {amounts.amount(prediction['compute'])} {answer['unit']}",
                 map_rates(rates),
                 ".4g",
             )

@@ -157,7 +157,7 @@ def _model(path: str) -> None:
 
 def _verifier(name: str) -> None:
     """Raises UserError for one that is nowhere."""
-    from rollcast.config.own_functions import check_file, is_function
+    from rollcast.config.function_loading import check_file, is_function
     from rollcast.tasks.verifiers import find_verifier
 
     find_verifier(name)

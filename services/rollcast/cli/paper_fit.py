@@ -164,8 +164,11 @@ def _show(answer: dict[str, Any]) -> None:
         ("root mean square of the residuals", f"{answer['residual']:.4f}"),
     ]
     rows += [
-        (f"pass rate at {amount(at['compute'])}", f"{at['pass_rate']:.3f}")
-        for at in answer["predictions"]
+        (f"pass rate at {amount(prediction['compute'])}", f"{prediction['pass_rate']:.3f}")
+        for prediction in answer["predictions"]
     ]
-    rows += [(f"{unit} to {to['pass_rate']:g}", amount(to["compute"])) for to in answer["targets"]]
+    rows += [
+        (f"{unit} to {target['pass_rate']:g}", amount(target["compute"]))
+        for target in answer["targets"]
+    ]
     report.show_table(("", "fit"), rows)

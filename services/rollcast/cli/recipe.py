@@ -92,7 +92,7 @@ def diff(first: Name, second: Name, as_json: AsJson = False) -> None:
     rollcast recipe diff scalerl my-run.yaml
     """
     from rollcast.cli.shipped_recipes import find_recipe
-    from rollcast.config.own_digests import unread
+    from rollcast.config.custom_function_digests import unread
 
     first_file = find_recipe(first)
     second_file = find_recipe(second)

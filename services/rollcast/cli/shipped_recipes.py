@@ -106,11 +106,11 @@ def read_recipe(path: Path) -> RecipeFile:
     """Raises UserError as `load_run_config` does."""
     import yaml
 
-    from rollcast.config.own_digests import with_digests
+    from rollcast.config.custom_function_digests import with_digests
     from rollcast.config.run import load_run_config
 
     config = load_run_config(path)  # whatever is wrong with the file is said by it
-    recipe = with_digests(config.recipe, beside=path.parent)
+    recipe = with_digests(config.recipe, search_folder=path.parent)
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines()
     about = []

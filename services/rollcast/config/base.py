@@ -18,7 +18,7 @@ NAMESPACE = r"^[a-z0-9-]{0,63}$"
 REDIS_SCOPE = r"^[a-z0-9./-]{0,200}$"
 FUNCTION = r"^(.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*$"
 SHA256 = r"^[0-9a-f]{64}$"
-OWN_PART = r"^((.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*|[A-Za-z_][-\w]*)$"
+CUSTOM_FUNCTION = r"^((.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*|[A-Za-z_][-\w]*)$"
 OWN_CLASS = r"^((?:.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*|[A-Za-z_][-\w]*)$"
 TOOL_NAME = r"^[A-Za-z_][\w-]{0,63}$"
 SHIPPED_TOOLS = ("python", "calculator", "shell", "search")
@@ -43,7 +43,9 @@ IN_WORDS = {
     NAMESPACE: "needs lower-case letters, digits and hyphens, 63 at most",
     REDIS_SCOPE: "needs lower-case letters, digits, hyphens, dots and slashes, 200 at most",
     FUNCTION: "needs FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION",
-    OWN_PART: "needs FILE.py:FUNCTION, PACKAGE.MODULE:FUNCTION or the name of an entry point",
+    CUSTOM_FUNCTION: (
+        "needs FILE.py:FUNCTION, PACKAGE.MODULE:FUNCTION or the name of an entry point"
+    ),
     SHA256: "needs 64 hexadecimal digits",
     OWN_CLASS: "needs FILE.py:CLASS, PACKAGE.MODULE:CLASS or the name of an entry point",
     TOOL_NAME: "needs 1 to 64 letters, digits, `_` and `-`, the first of them a letter or `_`",

@@ -9,11 +9,11 @@ from pydantic import Field
 
 from rollcast.config.base import FolderOrName, Settings
 from rollcast.config.corrections import NO_CORRECTIONS, Corrections
+from rollcast.config.custom_function import CustomFunction
 from rollcast.config.distillation import Distillation
 from rollcast.config.episodes import Episodes
 from rollcast.config.losses.cispo import CispoLoss
 from rollcast.config.losses.found import Loss
-from rollcast.config.own_part import OwnPart
 
 
 class PipelineSchedule(Settings):
@@ -70,7 +70,7 @@ class NoLengthControl(Settings):
 
 
 LengthControl = Annotated[
-    Interruption | LengthPenalty | NoLengthControl | OwnPart, Field(discriminator="kind")
+    Interruption | LengthPenalty | NoLengthControl | CustomFunction, Field(discriminator="kind")
 ]
 
 
@@ -156,12 +156,12 @@ class Recipe(Settings):
     `leave_one_out` takes the mean of the OTHER rollouts off and divides by nothing: the baseline of
     REINFORCE; not in the paper. Rewards are 0 and 1 here, -1 and 1 in the paper (A.3): where
     nothing is divided by, advantages are half the paper's."""
-    advantage: OwnPart | None = None
+    advantage: CustomFunction | None = None
     """A function of your own in place of `advantage_normalisation`. None = that setting decides."""
-    filter: OwnPart | None = None
+    filter: CustomFunction | None = None
     """A function of your own that decides on the groups which the zero-variance filter keeps: all
     groups, if that is off. None = every such group is trained on."""
-    curriculum: OwnPart | None = None
+    curriculum: CustomFunction | None = None
     """A function of your own that gives each prompt, when its turn comes, the probability with
     which it is drawn. Prompts that `no_positive_resampling` removed are not asked about. None = 1
     for each."""
@@ -245,7 +245,7 @@ class Recipe(Settings):
         return self.no_positive_resampling if self.uses_reward else None
 
     @property
-    def own_parts(self) -> dict[str, OwnPart]:
+    def custom_functions(self) -> dict[str, CustomFunction]:
         """The parts that are functions of the user's own, by their settings."""
         parts = {
             "recipe.loss": self.loss,
@@ -257,7 +257,7 @@ class Recipe(Settings):
         return {
             setting: recipe_part
             for setting, recipe_part in parts.items()
-            if isinstance(recipe_part, OwnPart)
+            if isinstance(recipe_part, CustomFunction)
         }
 
     @property

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from rollcast.config.custom_function import CustomFunction
 from rollcast.config.distillation import EndpointTeacher
-from rollcast.config.own_part import OwnPart
 from rollcast.config.recipe import (
     DifficultyAllocation,
     Interruption,
@@ -72,7 +72,7 @@ def _older_weights_are_corrected_once(recipe: Recipe) -> Iterator[Contradiction]
             "recipe.corrections.truncation or another loss",
             "loss",
         )
-    if isinstance(recipe.loss, OwnPart) and truncation is not None:
+    if isinstance(recipe.loss, CustomFunction) and truncation is not None:
         yield (
             "corrections.truncation.ratio_max",
             f"is for a loss without a ratio, and whether {recipe.loss.function} has one is not "
@@ -98,7 +98,7 @@ def _nothing_needs_rewards(recipe: Recipe) -> Iterator[Contradiction]:
             f"it turns rewards into advantages, and the teacher alone gives these; {remedy}",
             with_reward,
         )
-    if isinstance(recipe.length_control, LengthPenalty | OwnPart):
+    if isinstance(recipe.length_control, LengthPenalty | CustomFunction):
         yield (
             "length_control.kind",
             f"it changes rewards, and the teacher alone decides; {remedy}",

@@ -73,19 +73,21 @@ def _in_words(field: str, value: Any) -> str:
 
 def differences(old_settings: Settings, new_settings: Settings) -> list[Difference]:
     """The differences in the order of the schema. A group of another kind differs as a whole."""
-    return list(_between(plain(old_settings), plain(new_settings), ""))
+    return list(_iterate_differences(plain(old_settings), plain(new_settings), ""))
 
 
-def _between(
+def _iterate_differences(
     old_settings: Mapping[str, Any], new_settings: Mapping[str, Any], prefix: str
 ) -> Iterator[Difference]:
     for name in dict.fromkeys((*old_settings, *new_settings)):
-        old = old_settings.get(name)
-        new = new_settings.get(name)
-        if isinstance(old, dict) and isinstance(new, dict):
-            if old.get("kind") == new.get("kind"):
-                yield from _between(old, new, f"{prefix}{name}.")
+        old_value = old_settings.get(name)
+        new_value = new_settings.get(name)
+        if isinstance(old_value, dict) and isinstance(new_value, dict):
+            if old_value.get("kind") == new_value.get("kind"):
+                yield from _iterate_differences(old_value, new_value, f"{prefix}{name}.")
             else:
-                yield Difference(f"{prefix}{name}.kind", old.get("kind"), new.get("kind"))
-        elif old != new:
-            yield Difference(f"{prefix}{name}", old, new)
+                yield Difference(
+                    f"{prefix}{name}.kind", old_value.get("kind"), new_value.get("kind")
+                )
+        elif old_value != new_value:
+            yield Difference(f"{prefix}{name}", old_value, new_value)

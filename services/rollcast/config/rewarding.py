@@ -13,7 +13,7 @@ from rollcast.config.datasets import RowsDataset
 from rollcast.config.environments.settings import EnvironmentSettings
 
 
-def has_own_verifier(dataset: RowsDataset) -> bool:
+def has_custom_verifier(dataset: RowsDataset) -> bool:
     return dataset.verifier is not None or dataset.mapping != "plain"
 
 
@@ -26,7 +26,7 @@ def find_reward_conflict(environment: EnvironmentSettings, dataset: RowsDataset)
             f"environment {environment.name!r} is of a kind that has no reward of its own; remove "
             f"it, and the verifier of data set {dataset.name!r} rewards"
         )
-    if environment.reward is None and environment.gives_reward and has_own_verifier(dataset):
+    if environment.reward is None and environment.gives_reward and has_custom_verifier(dataset):
         verifier = dataset.verifier or f"of mapping {dataset.mapping}"
         return (
             f"both the environment and the verifier {verifier} of data set {dataset.name!r} may "
@@ -42,5 +42,5 @@ def environment_rewards(environment: EnvironmentSettings, dataset: RowsDataset) 
     `find_reward_conflict` says None of the two.
     """
     if environment.reward is None:
-        return environment.gives_reward and not has_own_verifier(dataset)
+        return environment.gives_reward and not has_custom_verifier(dataset)
     return environment.reward == "environment"

@@ -33,7 +33,7 @@ def did_you_mean(
     """The remedy for a setting that does not exist, and the settings that it offers: one of the
     same group (`groups`, as they are left by its `kind`) spelt nearly like it, or one elsewhere."""
     beside = list(dict.fromkeys(name for group in groups for name in group.model_fields))
-    offered = _beside(field, beside) or _elsewhere(field, list_setting_names(schema))
+    offered = _close_neighbours(field, beside) or _elsewhere(field, list_setting_names(schema))
     if not offered:
         return "remove it or correct its spelling", ()
     if _without_numbers(field) in offered:
@@ -60,7 +60,7 @@ def kind_of_group(group: type[BaseModel]) -> str | None:
     return str(group.model_fields["kind"].default) if "kind" in group.model_fields else None
 
 
-def _beside(field: str, names: list[str]) -> list[str]:
+def _close_neighbours(field: str, names: list[str]) -> list[str]:
     """Names among its neighbours `names` that `field` may have meant: misspelt, or a part of the
     name alone.
     """

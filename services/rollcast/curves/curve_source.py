@@ -124,7 +124,7 @@ def forecast_source(
     source: str,
     columns: Columns,
     run: str | None,
-    initial: float | None,
+    initial_pass_rate: float | None,
     exclude_before: float | None,
     law_alone: bool = False,
     prior: Path | None = None,
@@ -138,7 +138,9 @@ def forecast_source(
 
     [history] = read_histories(source, columns, run, is_one=True)
     try:
-        return forecast_history(history, fit_options(initial, exclude_before, law_alone, prior))
+        return forecast_history(
+            history, fit_options(initial_pass_rate, exclude_before, law_alone, prior)
+        )
     except ValueError as error:
         raise UserError(f"{source}: {error}") from None
 
@@ -183,7 +185,7 @@ def tell(sentence: str) -> None:
 
 
 def fit_options(
-    initial: float | None,
+    initial_pass_rate: float | None,
     exclude_before: float | None,
     law_alone: bool = False,
     prior: Path | None = None,
@@ -201,7 +203,7 @@ def fit_options(
         chosen = read_prior(prior)
     return FitOptions(
         prior=chosen,
-        initial="measured" if initial is None else initial,
+        initial="measured" if initial_pass_rate is None else initial_pass_rate,
         exclude_before="auto" if exclude_before is None else exclude_before,
     )
 

@@ -36,22 +36,22 @@ def average_outcomes(curve: CurveSheet, tell: Tell) -> CurveSheet:
     if curve.columns.standard_error is not None or "num_prompts" in curve:
         return curve
     values = curve["pass_rate"].values
-    at = curve["compute"].values
-    is_known = np.isfinite(values) & np.isfinite(at)
+    compute = curve["compute"].values
+    is_known = np.isfinite(values) & np.isfinite(compute)
     rows = np.flatnonzero(is_known)
     if rows.size < MIN_OUTCOMES_PER_STRETCH:
         return curve
     values = values[rows]
     is_binary = bool(np.all((values == 0) | (values == 1)))
-    if not is_binary and MIN_OUTCOMES_PER_STEP * np.unique(at[rows]).size > rows.size:
+    if not is_binary and MIN_OUTCOMES_PER_STEP * np.unique(compute[rows]).size > rows.size:
         return curve
-    if not is_binary and curve.columns.unit == EPOCHS and np.any(at[rows] % 1):
+    if not is_binary and curve.columns.unit == EPOCHS and np.any(compute[rows] % 1):
         return curve  # parts of an epoch are rounded places, each of several readings
     stretches = curve.stretches
     if stretches.max() >= MAX_STRETCHES:
         return curve
     steps = curve["step"].values
-    groups = _number_groups(np.nan_to_num(steps[rows]), at[rows], stretches)
+    groups = _number_groups(np.nan_to_num(steps[rows]), compute[rows], stretches)
     labels = curve.only(is_known).clashing_labels
     is_truth = curve.is_truth
     num_groups = int(groups.max()) + 1
@@ -69,7 +69,7 @@ def average_outcomes(curve: CurveSheet, tell: Tell) -> CurveSheet:
             "one step"
         )
     elif not labels and (is_truth or (is_binary and _alternates(values))) and _is_long(stretches):
-        groups, size = _consecutive(stretches, at[rows])
+        groups, size = _consecutive(stretches, compute[rows])
         means = f"{rows.size} single outcomes are averaged over {size} in a row"
     else:
         return curve
@@ -109,9 +109,9 @@ def _differs_within(values: Array, groups: Rows) -> bool:
     """Whether values (m,) of one group differ; else each process may have logged the same
     reading.
     """
-    first = np.full(int(groups.max()) + 1, np.nan)
-    first[groups[::-1]] = values[::-1]
-    return bool(np.any(values != first[groups]))
+    first_values = np.full(int(groups.max()) + 1, np.nan)
+    first_values[groups[::-1]] = values[::-1]
+    return bool(np.any(values != first_values[groups]))
 
 
 def _alternates(values: Array) -> bool:
@@ -125,15 +125,15 @@ def _is_long(stretches: Rows) -> bool:
     return int(np.bincount(stretches).min()) >= 2 * MIN_OUTCOMES_PER_STRETCH
 
 
-def _consecutive(stretches: Rows, at: Array) -> tuple[Rows, int]:
+def _consecutive(stretches: Rows, compute: Array) -> tuple[Rows, int]:
     """(m,) numbers of groups of consecutive outcomes, and how many outcomes are in one."""
     # Averages of a curve: more show no more of its shape
-    size = max(MIN_OUTCOMES_PER_STRETCH, -(-at.size // 40))
-    groups = np.zeros(at.size, dtype=np.int64)
+    size = max(MIN_OUTCOMES_PER_STRETCH, -(-compute.size // 40))
+    groups = np.zeros(compute.size, dtype=np.int64)
     num_groups = 0
     for stretch in np.unique(stretches):
         members = np.flatnonzero(stretches == stretch)
-        members = members[np.argsort(at[members], kind="stable")]
+        members = members[np.argsort(compute[members], kind="stable")]
         for group_members in np.array_split(members, max(1, members.size // size)):
             groups[group_members] = num_groups
             num_groups += 1

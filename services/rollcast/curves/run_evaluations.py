@@ -203,22 +203,22 @@ def _incarnations(
     recorded_incarnations, is_told = curve["incarnation"].whole
     rows = np.flatnonzero(has_step & ~is_told)
     steps = step[rows]
-    begins = np.isin(
+    is_start = np.isin(
         rows, going_back(curve.sheet, np.where(has_step & ~is_told, step, np.nan), is_evaluation)
     )
     evaluated = np.flatnonzero(is_evaluation[rows])
-    again = np.flatnonzero(np.diff(steps[evaluated]) == 0)
+    repeated = np.flatnonzero(np.diff(steps[evaluated]) == 0)
     # A step that is there twice at one compute is one reading, logged twice, and no restart.
-    if again.size:
+    if repeated.size:
         computes = curve.compute_texts
         for earlier_row, later_row in zip(
-            evaluated[again].tolist(), evaluated[again + 1].tolist(), strict=True
+            evaluated[repeated].tolist(), evaluated[repeated + 1].tolist(), strict=True
         ):
-            begins[later_row] |= computes[rows[earlier_row]] != computes[rows[later_row]]
+            is_start[later_row] |= computes[rows[earlier_row]] != computes[rows[later_row]]
     start_flags = np.zeros(curve.sheet.num_rows, dtype=np.int64)
-    start_flags[rows[begins]] = 1
+    start_flags[rows[is_start]] = 1
     number = 1 + np.cumsum(start_flags)
-    first_steps = dict(zip(number[rows[begins]].tolist(), steps[begins].tolist(), strict=True))
+    first_steps = dict(zip(number[rows[is_start]].tolist(), steps[is_start].tolist(), strict=True))
     number = np.where(is_told, recorded_incarnations, number)
     rows = np.flatnonzero(is_told & has_step)
     # In a file that is not in order of time no incarnation cuts off another one.
@@ -227,12 +227,14 @@ def _incarnations(
     if rows.size == 0:
         # Without a record, a run is taken to continue from just before the first step that is there
         # again.
-        return number, {later: first - 1 for later, first in first_steps.items()}
+        return number, {
+            incarnation: first_step - 1 for incarnation, first_step in first_steps.items()
+        }
     starts: dict[int, int] = {}
-    for incarnation, first in zip(
+    for incarnation, first_step in zip(
         recorded_incarnations[rows].tolist(), step[rows].tolist(), strict=True
     ):
-        starts[incarnation] = min(first - 1, starts.get(incarnation, first))
+        starts[incarnation] = min(first_step - 1, starts.get(incarnation, first_step))
     # A column with the step from which an incarnation continued is exact, so it replaces the
     # estimate.
     continued_from, is_known = curve["started_from"].whole

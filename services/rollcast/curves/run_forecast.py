@@ -13,7 +13,7 @@ from rollcast.curves.evaluations import OWN, CurvePoint, Origin, RunHistory
 from rollcast.curves.way_back import way_back
 from rollcast.runfolder.kept_checkpoints import KeptCheckpoints
 from rollcast.scaling.decisions.advice import Advice, EarlierAdvice, advise
-from rollcast.scaling.decisions.digits import place
+from rollcast.scaling.decisions.digits import compute_in_words
 from rollcast.scaling.decisions.falls import GO_BACK
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.decisions.forecast import Forecast
@@ -269,7 +269,7 @@ def _convert_verdict(
     unit = forecast.curve.unit
     at = float(axis.to_device_hours(np.array([verdict.at]))[0])
     # The reason is a finished sentence by now, so the place in it is replaced as text.
-    reason = verdict.reason.replace(place(verdict.at, unit), place(at, unit))
+    reason = verdict.reason.replace(compute_in_words(verdict.at, unit), compute_in_words(at, unit))
     if kept_checkpoints is not None:
         reason = reason.removesuffix(f" {GO_BACK}")
     return replace(forecast, verdict=replace(verdict, reason=reason))

@@ -84,13 +84,13 @@ def separate_runs(curve: CurveSheet, tell: Tell, *, is_one: bool) -> CurveSheet:
     counts = curve.counts
     evaluations = curve.evaluations
     _, is_told = curve["incarnation"].whole
-    begins: Rows = np.empty(0, dtype=np.int64)
+    restart_rows: Rows = np.empty(0, dtype=np.int64)
     runs: list[LoggedRun] = []
     # A log with a column of incarnations states its restarts itself.
     is_stated = bool(evaluations.clashing_labels) or is_told.any()
     if not is_stated and not is_unordered(counts[np.isfinite(counts)]):
-        begins = curve.restarts
-        runs = _logged_runs(curve, counts, begins)
+        restart_rows = curve.restarts
+        runs = _logged_runs(curve, counts, restart_rows)
     if curve.wanted_run is None and not _are_clear(runs):
         return curve
     if len(runs) < 2:
@@ -100,7 +100,7 @@ def separate_runs(curve: CurveSheet, tell: Tell, *, is_one: bool) -> CurveSheet:
             raise UserError(
                 f"no row is left; check {curve.column_options.option('where')}, --run and the file"
             )
-        return _without_redone(curve, counts, begins, tell) if runs else curve
+        return _without_redone(curve, counts, restart_rows, tell) if runs else curve
     # With a column of epochs, a counter that begins again in each was handled when the columns were
     # chosen.
     if curve.wanted_run is not None or evaluations.names_epochs or not _is_each_epoch(runs):
@@ -148,16 +148,18 @@ def _chosen_runs(
     return _with_names(curve, [run for run in runs if run.num_after_start >= MIN_LAW_POINTS])
 
 
-def _logged_runs(curve: CurveSheet, counts: Array, begins: Rows) -> list[LoggedRun]:
+def _logged_runs(curve: CurveSheet, counts: Array, restart_rows: Rows) -> list[LoggedRun]:
     """The runs of a log in its order, restarts joined to the run that they continue; none without a
     reading.
 
-    `begins`: the rows from which on it counts again.
+    `restart_rows`: the rows from which on it counts again.
     """
-    if begins.size > MAX_STRETCHES:
+    if restart_rows.size > MAX_STRETCHES:
         return []
     rates = curve["pass_rate"].values
-    stretches = [*zip([0, *begins.tolist()], [*begins.tolist(), counts.size], strict=True)]
+    stretches = [
+        *zip([0, *restart_rows.tolist()], [*restart_rows.tolist(), counts.size], strict=True)
+    ]
     runs: list[LoggedRun] = []
     for begin, end in stretches:
         rows = np.arange(begin, end)[np.isfinite(counts[begin:end]) & np.isfinite(rates[begin:end])]
@@ -175,8 +177,8 @@ def _are_clear(runs: list[LoggedRun]) -> bool:
     """Whether few rows in no order cannot look like these runs: one has many readings, or all begin
     at one step.
     """
-    begins = {float(run.counts[0]) for run in runs}
-    return len(begins) < 2 or any(run.num_after_start >= MIN_LAW_POINTS for run in runs)
+    start_counts = {float(run.counts[0]) for run in runs}
+    return len(start_counts) < 2 or any(run.num_after_start >= MIN_LAW_POINTS for run in runs)
 
 
 def _title_before(curve: CurveSheet, row: int) -> str:
@@ -274,7 +276,7 @@ def _counted_on(curve: CurveSheet, runs: list[LoggedRun]) -> CurveSheet:
     return curve | {curve.columns.counter: Column(rows, values[rows].tolist())}
 
 
-def _without_redone(curve: CurveSheet, counts: Array, begins: Rows, tell: Tell) -> CurveSheet:
+def _without_redone(curve: CurveSheet, counts: Array, restart_rows: Rows, tell: Tell) -> CurveSheet:
     """Without readings that a log without whole steps holds again after a restart, as TRL's console
     of epochs does.
 
@@ -283,10 +285,10 @@ def _without_redone(curve: CurveSheet, counts: Array, begins: Rows, tell: Tell) 
     has_steps = curve.columns.step is not None and bool(
         np.all(counts[np.isfinite(counts)] % 1 == 0)
     )
-    if has_steps or not begins.size or curve.columns.unit not in COUNTS:
+    if has_steps or not restart_rows.size or curve.columns.unit not in COUNTS:
         return curve
     is_redone = np.zeros(counts.size, dtype=bool)
-    for begin in begins.tolist():
+    for begin in restart_rows.tolist():
         # Rows without a count (nan) are not redone: no comparison with nan is true.
         with np.errstate(invalid="ignore"):
             is_redone[:begin] |= counts[:begin] >= counts[begin]

@@ -45,10 +45,10 @@ class TooMuch(ValueError):  # noqa: N818  (a finding, of which the reader makes 
     """A file exceeds a limit. The message follows the name of the file."""
 
 
-def refuse_above(count: int, limit: int, noun: str) -> None:
-    """Raises TooMuch for a count of `noun` (a noun in the plural) above its limit."""
+def refuse_above(count: int, limit: int, plural_noun: str) -> None:
+    """Raises TooMuch for a count of `plural_noun` above its limit."""
     if count > limit:
-        raise TooMuch(f"holds more than {limit:,} {noun}")
+        raise TooMuch(f"holds more than {limit:,} {plural_noun}")
 
 
 def refuse_wide(num_columns: int) -> None:

@@ -19,11 +19,11 @@ class RecordTurn(Protocol):
     def number(self) -> int: ...
 
     @property
-    def follows(self) -> int | None:
+    def parent_turn(self) -> int | None:
         """Number of the turn that its history continues. None = no recorded one."""
 
     @property
-    def answer(self) -> Mapping[str, Any] | None:
+    def assistant_message(self) -> Mapping[str, Any] | None:
         """None = histories are given as tokens."""
 
 

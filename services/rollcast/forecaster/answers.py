@@ -110,8 +110,8 @@ def prediction_list(
     if verdict.has_predictions:
         readings = reading(compute)
     return [
-        Prediction(compute=at, reading=quantiles(values), law=law_at)
-        for at, values, law_at in zip(compute, readings.T, laws, strict=True)
+        Prediction(compute=compute_value, reading=quantiles(values), law=law_interval)
+        for compute_value, values, law_interval in zip(compute, readings.T, laws, strict=True)
     ]
 
 
@@ -179,18 +179,22 @@ def target_answer(item: RunForecast, target: float) -> TargetAnswer:
     )
 
 
-def past_answer(past: KeptForecast) -> PastAnswer:
+def past_answer(kept_forecast: KeptForecast) -> PastAnswer:
     end = None
-    if past.end_compute is not None and past.end_reading is not None:
-        end = PastEnd(compute=past.end_compute, **interval(past.end_reading, QUANTILES))
+    if kept_forecast.end_compute is not None and kept_forecast.end_reading is not None:
+        end = PastEnd(
+            compute=kept_forecast.end_compute, **interval(kept_forecast.end_reading, QUANTILES)
+        )
     # Files of earlier versions have the numbers of a law with every verdict.
-    is_described = VerdictKind(past.verdict).is_described and past.asymptote is not None
+    is_described = (
+        VerdictKind(kept_forecast.verdict).is_described and kept_forecast.asymptote is not None
+    )
     law = {
-        name: interval(getattr(past, name), QUANTILES) if is_described else None
+        name: interval(getattr(kept_forecast, name), QUANTILES) if is_described else None
         for name in ("asymptote", "headroom")
     }
     return PastAnswer.model_validate(
-        {**vars(past), **law, "is_described": is_described, "end": end}
+        {**vars(kept_forecast), **law, "is_described": is_described, "end": end}
     )
 
 

@@ -123,9 +123,12 @@ def _recent_mean(
     finite = [
         (bound, tokens) for bound, tokens in tokens_by_staleness(buckets) if bound != float("inf")
     ]
-    total = sum(tokens for _, tokens in finite)
-    weighted = sum(bound * tokens for bound, tokens in finite)
-    if total < previous_totals[0]:
+    total_tokens = sum(tokens for _, tokens in finite)
+    weighted_tokens = sum(bound * tokens for bound, tokens in finite)
+    if total_tokens < previous_totals[0]:
         previous_totals = (0.0, 0.0)
-    fresh = total - previous_totals[0]
-    return ((weighted - previous_totals[1]) / fresh if fresh > 0 else None), (total, weighted)
+    fresh = total_tokens - previous_totals[0]
+    return ((weighted_tokens - previous_totals[1]) / fresh if fresh > 0 else None), (
+        total_tokens,
+        weighted_tokens,
+    )

@@ -127,7 +127,7 @@ class ForecastEngine:
             self._pushed[run.name] = run
             if run == known_run:
                 return self._take_reading(Reading(evaluations))
-            self._records.write(lambda: self._history.add_pushed(run))
+            self._records.try_write(lambda: self._history.add_pushed(run))
             return self._take_reading(Reading(evaluations), also_refit={run.name})
         finally:
             self._turn.release()
@@ -170,7 +170,7 @@ class ForecastEngine:
         for run, first_steps in reading.starts.items():
             if first_steps.items() - self._starts.get(run, {}).items():
                 self._starts.setdefault(run, {}).update(first_steps)
-                self._records.write(partial(self._history.add_starts, run, first_steps))
+                self._records.try_write(partial(self._history.add_starts, run, first_steps))
                 changed |= self._find_curve_names(run)
         for run, origin in reading.origins.items():
             if origin.unit != self._origins.get(run, OWN).unit:
@@ -193,7 +193,7 @@ class ForecastEngine:
                 fresh.append(evaluation)
                 _log_incomplete(name, evaluation)
         if fresh:
-            self._records.write(lambda: self._history.add_evaluations(fresh))
+            self._records.try_write(lambda: self._history.add_evaluations(fresh))
         return fresh
 
     def _is_full_rewrite(self, reading: Reading, run: str) -> bool:
@@ -225,7 +225,7 @@ class ForecastEngine:
         self._refused = {key for key in self._refused if key[1] != run}
         self._metrics.forget(names)
         self._board.forget(run, names)
-        self._records.write(lambda: self._history.forget(run, names))
+        self._records.try_write(lambda: self._history.forget(run, names))
         log.warning(
             "the file of the run was rewritten; its earlier evaluations are dropped", run=run
         )

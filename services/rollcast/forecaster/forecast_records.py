@@ -58,26 +58,30 @@ class ForecastRecords:
         )
         if advice.headline is not None and advice_record != self._advice.get(forecast.name):
             self._advice[forecast.name] = advice_record
-            self.write(lambda: self._history.keep_advice(advice_record))
+            self.try_write(lambda: self._history.keep_advice(advice_record))
 
     def replay(
         self,
         name: str,
         surviving: tuple[CurvePoint, ...],
         budget: RunBudget,
-        new: set[int],
+        new_ids: set[int],
         max_replays: int,
     ) -> None:
         """Make the earlier forecasts of evaluations that arrived together, except for the newest.
 
-        `new`: ids of those that came with this reading.
+        `new_ids`: ids of those that came with this reading.
         """
-        places = [count for count in range(1, len(surviving)) if id(surviving[count - 1]) in new]
-        if max_replays == 0 or not places:
+        point_counts = [
+            count for count in range(1, len(surviving)) if id(surviving[count - 1]) in new_ids
+        ]
+        if max_replays == 0 or not point_counts:
             return
-        for num_points in places[:: -(-len(places) // max_replays)]:
-            at = surviving[num_points - 1].at
-            earlier = forecast_run(name, surviving[:num_points], budget, sequence=0, updated_at=at)
+        for num_points in point_counts[:: -(-len(point_counts) // max_replays)]:
+            evaluated_at = surviving[num_points - 1].at
+            earlier = forecast_run(
+                name, surviving[:num_points], budget, sequence=0, updated_at=evaluated_at
+            )
             if earlier is not None:
                 self.keep_forecast(earlier, look_ahead(earlier, self.grid(earlier)), replayed=True)
 
@@ -106,13 +110,13 @@ class ForecastRecords:
         grid = self._grids.get(forecast.name)
         if grid is None:
             grid = self._grids[forecast.name] = metric_grid(forecast)
-            self.write(lambda: self._history.add_grid(forecast.name, grid))
+            self.try_write(lambda: self._history.add_grid(forecast.name, grid))
         return grid
 
     def keep_forecast(
         self, forecast: RunForecast, outlook: ForecastSummary, *, replayed: bool
     ) -> None:
-        past = KeptForecast(
+        kept_forecast = KeptForecast(
             id=0,
             name=forecast.name,
             made_at=forecast.updated_at,
@@ -127,9 +131,9 @@ class ForecastRecords:
             end_reading=_as_tuple(outlook.end),
             band=tuple(tuple(row) for row in outlook.band.tolist()) if outlook.grid else (),
         )
-        self.write(lambda: self._history.add_forecast(past))
+        self.try_write(lambda: self._history.add_forecast(kept_forecast))
 
-    def write(self, action: Callable[[], None]) -> None:
+    def try_write(self, action: Callable[[], None]) -> None:
         """Calls `action`, which writes to the history."""
         try:
             action()

@@ -90,13 +90,13 @@ _METRICS = (TIMELINE_PASS_RATE, TIMELINE_DEVICE_HOURS)
 
 
 def _query(board: Board, form: Form) -> Any:
-    at = _time(_one(form, "time", str(time.time())), "time")
+    time_seconds = _time(_one(form, "time", str(time.time())), "time")
     query = _one(form, "query")
     if _HEALTH.fullmatch(query):
-        return {"resultType": "scalar", "result": [at, "2"]}
-    rows = _evaluate(board, parse_selector(query), np.array([at]))
+        return {"resultType": "scalar", "result": [time_seconds, "2"]}
+    rows = _evaluate(board, parse_selector(query), np.array([time_seconds]))
     known = ((labels, float(values[0])) for labels, values in rows if math.isfinite(values[0]))
-    result = [{"metric": labels, "value": [at, repr(value)]} for labels, value in known]
+    result = [{"metric": labels, "value": [time_seconds, repr(value)]} for labels, value in known]
     return {"resultType": "vector", "result": result}
 
 

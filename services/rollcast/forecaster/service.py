@@ -126,7 +126,7 @@ def _make_engine(
     of_others = () if isinstance(source, DirectScrape) else source.curves
     terms = {curve.run: curve for curve in of_others}
     checkpoint_readers = {
-        config.run: partial(KeptCheckpoints.at, folder, config.trainer.checkpoints)
+        config.run: partial(KeptCheckpoints.find, folder, config.trainer.checkpoints)
     }
     return ForecastEngine(
         board, history, metrics, {config.run: budget}, terms, end_reasons, checkpoint_readers

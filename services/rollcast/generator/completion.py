@@ -142,7 +142,7 @@ class Completion:
         """
         phrase = self.task.length.phrase
         span = VersionSpan(version, 0, len(phrase))
-        self.append(phrase, [0.0] * len(phrase), [span], LegKind.PHRASE)
+        self.append(phrase, [0.0] * len(phrase), [span], LegKind.INTERRUPTION_PHRASE)
         self.interrupted = True
         self._turn_is_cut = True
 

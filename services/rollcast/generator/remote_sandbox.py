@@ -17,7 +17,7 @@ from tenacity import Retrying, retry_if_exception, stop_before_delay, wait_rando
 
 from rollcast.config.connections import Rpc
 from rollcast.config.errors import UserError
-from rollcast.config.own_functions import MAX_SENTENCE_CHARACTERS
+from rollcast.config.function_loading import MAX_SENTENCE_CHARACTERS
 from rollcast.config.tasks import Grading
 from rollcast.connections.grpc import MAX_GRADING_BYTES, call_metadata, open_channel
 from rollcast.tasks.grading import grading_seconds

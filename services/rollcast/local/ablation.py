@@ -22,8 +22,8 @@ from rollcast.config.recipe import Recipe
 from rollcast.config.resolved import Difference, differences
 from rollcast.config.run import RunConfig, load_run_config
 from rollcast.local.ablation_parts import Change, apply_change, is_same_in_effect
+from rollcast.local.custom_function_copies import is_move
 from rollcast.local.frozen_forecast import conclude
-from rollcast.local.own_copies import is_move
 from rollcast.local.status import StatusReader
 from rollcast.local.supervisor import Doing, ServiceLostError
 from rollcast.local.up import RunDeadlineError, View, run_locally

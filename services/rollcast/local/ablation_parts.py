@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rollcast.config.base import Settings
+from rollcast.config.custom_function import CustomFunction
 from rollcast.config.errors import UserError
 from rollcast.config.losses.cispo import CispoLoss
-from rollcast.config.own_part import OwnPart
 from rollcast.config.recipe import Interruption, LengthPenalty, NoLengthControl, Recipe
 from rollcast.config.resolved import differences, plain
 from rollcast.config.run import RunConfig, parse_run_config
@@ -65,11 +65,13 @@ def _part(name: str, instead: str, **change: Any) -> RecipePart:
     return RecipePart(name, instead, is_in, without)
 
 
-def _own_part(name: str, instead: str, setting: str, replacement: Settings | None) -> RecipePart:
+def _custom_function(
+    name: str, instead: str, setting: str, replacement: Settings | None
+) -> RecipePart:
     """A function of the user's own, with what takes its place."""
 
     def is_in(recipe: Recipe) -> bool:
-        return isinstance(getattr(recipe, setting), OwnPart)
+        return isinstance(getattr(recipe, setting), CustomFunction)
 
     def without(base: Recipe, tasks: Tasks) -> Change:
         return {"recipe": {setting: None if replacement is None else plain(replacement)}}
@@ -103,11 +105,13 @@ PARTS: tuple[RecipePart, ...] = (
     _part("interruption", "the length penalty", length_control=_papers_penalty),
     _part("pipeline", "PPO-off-policy of the same k", schedule=_off_policy),
     # Parts of the user's own.
-    _own_part("own_loss", "the CISPO loss", "loss", CispoLoss()),
-    _own_part("own_advantage", "recipe.advantage_normalisation", "advantage", None),
-    _own_part("own_filter", "no filter of your own", "filter", None),
-    _own_part("own_curriculum", "no curriculum of your own", "curriculum", None),
-    _own_part("own_length_control", "no length control", "length_control", NoLengthControl()),
+    _custom_function("own_loss", "the CISPO loss", "loss", CispoLoss()),
+    _custom_function("own_advantage", "recipe.advantage_normalisation", "advantage", None),
+    _custom_function("own_filter", "no filter of your own", "filter", None),
+    _custom_function("own_curriculum", "no curriculum of your own", "curriculum", None),
+    _custom_function(
+        "own_length_control", "no length control", "length_control", NoLengthControl()
+    ),
 )
 """The eight of the paper's leave-one-out table, and those that a user may add."""
 

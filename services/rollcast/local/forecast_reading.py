@@ -99,8 +99,8 @@ def forecast_on_page(page: Page) -> ForecastReading | None:
         verdict=verdict,
         asymptote=_quantiles(page, forecaster_metrics.FORECAST_ASYMPTOTE),
         end=_quantiles(page, forecaster_metrics.FORECAST_END),
-        end_device_hours=first(page, forecaster_metrics.FORECAST_END_DEVICE_HOURS),
-        num_points=int(first(page, forecaster_metrics.FORECAST_POINTS) or 0),
+        end_device_hours=first_value(page, forecaster_metrics.FORECAST_END_DEVICE_HOURS),
+        num_points=int(first_value(page, forecaster_metrics.FORECAST_POINTS) or 0),
         band=_band(page),
         advice=_advice(page),
     )
@@ -160,7 +160,7 @@ def forecast_of_folder(run_folder: Path, budget: Budget) -> ForecastReading | No
     return forecast_here(forecast_history(history), rest.end(history.evaluations))
 
 
-def first(page: Page, metric: Metric, **labels: str) -> float | None:
+def first_value(page: Page, metric: Metric, **labels: str) -> float | None:
     """The value of the first series with these labels."""
     for series_labels, value in page.get(metric.name, []):
         if labels.items() <= series_labels.items():
@@ -214,7 +214,7 @@ def _advice(page: Page) -> AdviceReading | None:
         return None
     return AdviceReading(
         kind=kind,
-        evaluations=int(first(page, forecaster_metrics.ADVICE_EVALUATIONS) or 0),
-        chance=first(page, forecaster_metrics.ADVICE_CHANCE),
+        evaluations=int(first_value(page, forecaster_metrics.ADVICE_EVALUATIONS) or 0),
+        chance=first_value(page, forecaster_metrics.ADVICE_CHANCE),
         gain=_quantiles(page, forecaster_metrics.ADVICE_GAIN, stretch="rest"),
     )

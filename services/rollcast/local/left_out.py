@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rollcast.config.base import Settings
+from rollcast.config.custom_function_digests import with_digests
 from rollcast.config.datasets import RowsDataset
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
-from rollcast.config.own_digests import with_digests
 from rollcast.config.recipe import Interruption, LengthControl, NoLengthControl, Recipe
 from rollcast.config.rules import broken_rules
 from rollcast.config.run import RunConfig

@@ -5,7 +5,7 @@ import sys
 
 
 def run_module(
-    module: str, request: str, deadline_seconds: float
+    module: str, request: str, timeout_seconds: float
 ) -> subprocess.CompletedProcess[str]:
     """The ended process, which read `request` from standard input.
 
@@ -17,7 +17,7 @@ def run_module(
         input=request,
         capture_output=True,
         text=True,
-        timeout=deadline_seconds,
+        timeout=timeout_seconds,
         check=False,
     )
 

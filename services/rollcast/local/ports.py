@@ -111,15 +111,15 @@ def named_ports(config: RunConfig, *, monitor: bool = False) -> list[NamedPort]:
     """
     grader = config.grader.port if config.tasks.grading.sandbox == "remote" else 0
     redis = config.redis.port if config.redis.socket is None else 0
-    first = config.generator.http_port
+    first_port = config.generator.http_port
     bind = config.http.bind
     prometheus = config.local.prometheus_port if monitor else 0
     ports = [
         NamedPort("redis.port", config.redis.host, redis, is_ours=False),
         NamedPort("grader.port", config.grader.host, grader, is_ours=False),
         *(
-            NamedPort("generator.http_port", bind, first + index, index=index)
-            for index in range(config.local.generators if first else 0)
+            NamedPort("generator.http_port", bind, first_port + index, index=index)
+            for index in range(config.local.generators if first_port else 0)
         ),
         NamedPort("rpc.port", config.rpc.bind, config.rpc.port),
         NamedPort("trainer.http_port", bind, config.trainer.http_port),

@@ -78,7 +78,9 @@ class StartUp:
 
 
 def _since(began: float, moments: Iterable[float | None]) -> float | None:
-    return min((at for at in moments if at is not None and at >= began), default=None)
+    return min(
+        (moment for moment in moments if moment is not None and moment >= began), default=None
+    )
 
 
 def _written_at(path: Path) -> float | None:

@@ -8,8 +8,8 @@ from typing import Any
 
 from rollcast.config.datasets import RowsDataset
 from rollcast.config.errors import UserError
+from rollcast.config.function_loading import is_function
 from rollcast.config.model import Model
-from rollcast.config.own_functions import is_function
 from rollcast.config.resolved import Difference
 from rollcast.config.rewarding import environment_rewards
 from rollcast.config.tasks import Tasks

@@ -9,7 +9,7 @@ from rollcast.config.other_names import removed_settings
 from rollcast.config.resolved import differences
 from rollcast.config.rules_versions import changed_rules
 from rollcast.config.run import RunConfig, load_run_config
-from rollcast.local.own_copies import is_move
+from rollcast.local.custom_function_copies import is_move
 from rollcast.local.resume_conditions import check_checkpoint, check_curve
 from rollcast.runfolder import folder as run_folder
 from rollcast.runfolder.files import UP_FILE, checkpoint_place

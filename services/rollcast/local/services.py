@@ -124,17 +124,22 @@ def _trainer(
     folder: Path,
     run_file: Path,
     environments: Sequence[Environment],
-    again: tuple[str, ...],
+    resume_arguments: tuple[str, ...],
     *,
     resume: bool,
 ) -> ServiceSpec:
-    """`again`: arguments with which it goes on."""
+    """`resume_arguments`: arguments with which it goes on."""
     names = ["trainer", *(f"trainer-rank{rank}" for rank in range(1, len(environments)))]
     return ServiceSpec(
         "trainer",
         tuple(
             _program(
-                "trainer", run_file, folder, environment, *(again if resume else ()), name=name
+                "trainer",
+                run_file,
+                folder,
+                environment,
+                *(resume_arguments if resume else ()),
+                name=name,
             )
             for name, environment in zip(names, environments, strict=True)
         ),
@@ -142,7 +147,7 @@ def _trainer(
         # The step under way ends and a checkpoint is written
         stop_seconds=120.0,
         saves=True,
-        restart_arguments=() if resume else again,
+        restart_arguments=() if resume else resume_arguments,
         ready_file=port_file(folder, "trainer"),
     )
 

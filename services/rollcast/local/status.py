@@ -13,7 +13,7 @@ from rollcast.connections import http
 from rollcast.connections.http import ONE_LOOK
 from rollcast.connections.port_files import port_file, read_port
 from rollcast.local.devices import num_devices
-from rollcast.local.forecast_reading import ForecastReading, Page, first, forecast_on_page
+from rollcast.local.forecast_reading import ForecastReading, Page, first_value, forecast_on_page
 from rollcast.local.progress import RECENT_STEPS, Pace, Phase, StartUp, estimate_pace
 from rollcast.runfolder import files
 from rollcast.runfolder.episode_words import episodes_in_words
@@ -104,14 +104,16 @@ class StatusReader:
         self._catch_up()
         trainer = self._page("trainer")
         newest = self._recent[-1] if self._recent else None
-        step = int(first(trainer, trainer_metrics.TRAINER_STEP) or (newest.step if newest else 0))
+        step = int(
+            first_value(trainer, trainer_metrics.TRAINER_STEP) or (newest.step if newest else 0)
+        )
         compute = sum(value for _, value in trainer.get(trainer_metrics.COMPUTE_STATE.name, []))
         compute = compute or (
             self._evaluations[-1].compute_device_hours if self._evaluations else 0.0
         )
         evaluations = [item for item in self._evaluations if is_complete(item.graded_share)]
         last = evaluations[-1] if evaluations else None
-        ready = int(first(trainer, trainer_metrics.GENERATORS, state="ready") or 0)
+        ready = int(first_value(trainer, trainer_metrics.GENERATORS, state="ready") or 0)
         began = self._start_up.began_at
         steps_since_start = [
             record
@@ -132,7 +134,7 @@ class StatusReader:
             num_incomplete=len(self._evaluations) - len(evaluations),
             staleness=self._staleness(),
             tokens_per_second=self._token_rate(
-                first(trainer, trainer_metrics.TOKENS, role="generator")
+                first_value(trainer, trainer_metrics.TOKENS, role="generator")
             ),
             generators_ready=ready,
             forecast=forecast_on_page(self._page("forecaster")),
@@ -217,16 +219,16 @@ class StatusReader:
             counts.update(record.staleness_tokens)
         return dict(sorted(counts.items()))
 
-    def _token_rate(self, total: float | None) -> float | None:
+    def _token_rate(self, num_trained_tokens: float | None) -> float | None:
         now_seconds = time.monotonic()
-        if total is None:
+        if num_trained_tokens is None:
             return None
-        if self._tokens and total < self._tokens[-1][1]:
+        if self._tokens and num_trained_tokens < self._tokens[-1][1]:
             self._tokens.clear()  # the trainer was started again
-        self._tokens.append((now_seconds, total))
+        self._tokens.append((now_seconds, num_trained_tokens))
         # Tokens per second are counted over this time
         while len(self._tokens) > 2 and now_seconds - self._tokens[0][0] > 10.0:
             self._tokens.popleft()
-        start, first = self._tokens[0]
-        end, last = self._tokens[-1]
-        return (last - first) / (end - start) if end > start else None
+        start, first_count = self._tokens[0]
+        end, last_count = self._tokens[-1]
+        return (last_count - first_count) / (end - start) if end > start else None

@@ -217,9 +217,12 @@ class Supervisor:
             return
         delay = 0.0 if deaths == 1 else min(MAX_BACKOFF_SECONDS, 2.0 ** (deaths - 2))
         watched.start_again_at = now_seconds + delay
-        again = f"{spec.name} {how}; starting it again" + (f" in {delay:.0f} s" if delay else "")
+        restart_notice = f"{spec.name} {how}; starting it again" + (
+            f" in {delay:.0f} s" if delay else ""
+        )
         self._report(
-            again + (f". It said: {words} (log: {service.log})" if words else ""), trouble=True
+            restart_notice + (f". It said: {words} (log: {service.log})" if words else ""),
+            trouble=True,
         )
 
     def _stop_in_order(self, *, is_finished: bool) -> None:

@@ -10,18 +10,18 @@ from typing import Protocol
 from pydantic import SecretStr
 
 from rollcast.config.connections import Redis, Rpc
-from rollcast.config.own_digests import with_digests
+from rollcast.config.custom_function_digests import with_digests
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Grader
 from rollcast.curves.sources.run_terms import early_end
 from rollcast.local import preflight, shared_gpu
+from rollcast.local.custom_function_copies import with_copies
 from rollcast.local.devices import usable_gpus, with_gpus
 from rollcast.local.earlier_checkpoint import go_back
 from rollcast.local.embedded_redis import listening, wait_for_embedded
 from rollcast.local.kept_settings import undone_if_refused
 from rollcast.local.monitor import Targets, how_to_watch, prometheus_spec, write_monitor
-from rollcast.local.own_copies import with_copies
 from rollcast.local.process import Service, ServiceSpec
 from rollcast.local.resumed import changes_since_start
 from rollcast.local.services import service_specs

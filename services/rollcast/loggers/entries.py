@@ -47,10 +47,10 @@ def make_step_entry(record: StepRecord, newest: int) -> Entry:
         for item in fields(record)
         if item.name not in _NOT_MEASURED
     }
-    total = sum(record.staleness_tokens.values())
-    if total:
+    num_tokens = sum(record.staleness_tokens.values())
+    if num_tokens:
         values["staleness_mean"] = (
-            sum(steps * tokens for steps, tokens in record.staleness_tokens.items()) / total
+            sum(steps * tokens for steps, tokens in record.staleness_tokens.items()) / num_tokens
         )
     values |= _name_environment_metrics(record.environment_metrics)
     return replace(
@@ -99,12 +99,14 @@ def make_forecast_entry(record: ForecastRecord) -> Entry:
     return replace(_entry("forecast", record.step, record.at, values), texts=texts)
 
 
-def _entry(prefix: str, step: int, at: float | None, values: Mapping[str, float | None]) -> Entry:
+def _entry(
+    prefix: str, step: int, logged_at: float | None, values: Mapping[str, float | None]
+) -> Entry:
     present_values = {
         f"{prefix}/{name}": float(value) for name, value in values.items() if value is not None
     }
     finite = {name: value for name, value in present_values.items() if math.isfinite(value)}
-    return Entry(step, at or 0.0, finite, num_left_out=len(present_values) - len(finite))
+    return Entry(step, logged_at or 0.0, finite, num_left_out=len(present_values) - len(finite))
 
 
 def as_table(samples: tuple[SampledCompletion, ...]) -> Iterator[str]:

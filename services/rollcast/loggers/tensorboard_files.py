@@ -31,9 +31,9 @@ class TensorBoardFiles:
     def write(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             if entry.is_repeated:  # TensorBoard drops the lost history from this step on
-                again = SessionLog(status=SessionLog.START)
+                restart_mark = SessionLog(status=SessionLog.START)
                 self._writer.add_event(
-                    Event(wall_time=entry.at, step=entry.step, session_log=again)
+                    Event(wall_time=entry.at, step=entry.step, session_log=restart_mark)
                 )
             if entry.numbers:
                 values = [

@@ -239,10 +239,10 @@ def _widest(layer: LayerShape, workers: int) -> int:
     heads = 2 * (attention.query_width + 2 * attention.key_width)
     if layer.recurrent is not None:
         heads = 2 * (layer.recurrent.channels + layer.recurrent.values)
-    return max(heads, _between(feed_forward)) // workers
+    return max(heads, _intermediate_width(feed_forward)) // workers
 
 
-def _between(shape: FeedForwardShape) -> int:
+def _intermediate_width(shape: FeedForwardShape) -> int:
     routed = (
         1 if shape.scaled_input else max(1, shape.chosen)
     )  # vLLM computes the chosen experts alone

@@ -50,7 +50,7 @@ def shared(plan: MemoryPlan) -> MemoryPlan:
 
 def rest_of_each(plan: MemoryPlan) -> int:
     """Bytes that an engine may take; negative if the trainer leaves less than nothing."""
-    return (plan.device.num_bytes - trainer(plan) - beside(plan)) // plan.generators
+    return (plan.device.num_bytes - trainer(plan) - unplanned_bytes(plan)) // plan.generators
 
 
 def least_of_each(plan: MemoryPlan) -> int:
@@ -66,7 +66,7 @@ def least_of_each(plan: MemoryPlan) -> int:
     )
 
 
-def beside(plan: MemoryPlan) -> int:
+def unplanned_bytes(plan: MemoryPlan) -> int:
     """Bytes that neither the trainer's tensors nor vLLM's shares are: contexts, graphs, staged
     pieces, the margin.
     """
@@ -86,7 +86,7 @@ def trainer(plan: MemoryPlan) -> int:
 def fits(plan: MemoryPlan) -> bool:
     """Whether both fit."""
     engines = plan.generators * plan.worker.taken_by_engine
-    needed_bytes = trainer(plan) + engines + beside(plan)
+    needed_bytes = trainer(plan) + engines + unplanned_bytes(plan)
     return (
         needed_bytes <= plan.device.num_bytes
         and plan.worker.slots_that_fit >= plan.config.recipe.most_rollouts_per_prompt

@@ -223,7 +223,7 @@ def _one_gpu(plan: MemoryPlan) -> Iterator[str]:
         f"one GPU has {gigabytes(plan.device.num_bytes)}; the trainer needs "
         f"{gigabytes(one_gpu.trainer(plan))}, each generator ({plan.generators}) at least "
         f"{gigabytes(one_gpu.least_of_each(plan))}, contexts and margin "
-        f"{gigabytes(one_gpu.beside(plan))}"
+        f"{gigabytes(one_gpu.unplanned_bytes(plan))}"
     )
     counted = plan.with_settings(
         generator={"gpu_memory_utilization": DEFAULT_GPU_SHARE, "gpu_kv_cache_gib": None}

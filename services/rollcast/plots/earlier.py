@@ -41,7 +41,7 @@ def forecasts_of_the_end(run: RunForecast, end: float) -> list[EndForecast]:
     current_forecast = run.forecast
     if not current_forecast.verdict.has_forecast or end <= run.newest.compute:
         return []
-    at = run.to_fitted([end])
+    fitted_end = run.to_fitted([end])
     end_forecasts = []
     for share in SHARES:
         is_seen = current_forecast.curve.compute <= share * current_forecast.curve.compute[-1]
@@ -59,7 +59,9 @@ def forecasts_of_the_end(run: RunForecast, end: float) -> list[EndForecast]:
         earlier_forecast = fit_part(partial_curve, current_forecast.options)
         if earlier_forecast.verdict.has_forecast:
             end_forecasts.append(
-                EndForecast(share, tuple(earlier_forecast.predictive(at, QUANTILES)[:, 0].tolist()))
+                EndForecast(
+                    share, tuple(earlier_forecast.predictive(fitted_end, QUANTILES)[:, 0].tolist())
+                )
             )
     if not end_forecasts:
         return []

@@ -166,10 +166,10 @@ def _draw_marks(axes: Any, scene: _Scene) -> None:
     _write_above(axes, f"now, {amount(scene.newest_compute)} {unit}", scene.newest_compute, line=0)
     verdict = scene.run.forecast.verdict
     if verdict.at is not None:
-        at = float(scene.run.axis.to_device_hours(np.array([verdict.at]))[0])
+        change_hours = float(scene.run.axis.to_device_hours(np.array([verdict.at]))[0])
         mark_name = "peak" if verdict.kind is VerdictKind.BROKEN else "change"
-        axes.axvline(at, color=COLOURS[1], lw=1.2, ls=":")
-        _write_above(axes, f"{mark_name}, {amount(at)} {unit}", at, line=1)
+        axes.axvline(change_hours, color=COLOURS[1], lw=1.2, ls=":")
+        _write_above(axes, f"{mark_name}, {amount(change_hours)} {unit}", change_hours, line=1)
     if not scene.start < scene.budget <= scene.end:
         return
     axes.axvline(scene.budget, color=INK, lw=1.2, ls="-.", clip_on=False)
@@ -188,9 +188,9 @@ def _place(scene: _Scene, compute: float) -> float:
 
 
 def _write_above(axes: Any, text: str, compute: float, *, line: int, side: str = "center") -> None:
-    place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+    placement = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
     look = {"ha": side, "va": "bottom", "fontsize": 8.5, "color": INK}
-    axes.annotate(text, (compute, 1.0), xytext=(0, 3 + 12 * line), **place, **look)
+    axes.annotate(text, (compute, 1.0), xytext=(0, 3 + 12 * line), **placement, **look)
 
 
 def _draw_earlier(axes: Any, forecasts: list[EndForecast]) -> None:

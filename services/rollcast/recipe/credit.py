@@ -39,11 +39,11 @@ def turn_returns(
     whole.
     """
     returns = np.empty(len(rewards))
-    later = episode_reward
+    return_after = episode_reward
     for turn in reversed(range(len(rewards))):
-        returns[turn] = rewards[turn] + later
+        returns[turn] = rewards[turn] + return_after
         # G_m = r_m + d G_(m + 1), and the episode's reward is added to the last turn's.
-        later = discount * returns[turn]
+        return_after = discount * returns[turn]
     return returns
 
 

@@ -26,9 +26,9 @@ from typing import Annotated, Any
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from rollcast.config.custom_function import CustomFunction
 from rollcast.config.errors import UserError
-from rollcast.config.own_part import OwnPart
-from rollcast.recipe.own_parts import PromptRecord, own_weight
+from rollcast.recipe.custom_functions import PromptRecord, custom_weight
 
 
 class CurriculumState(TypedDict):
@@ -67,9 +67,9 @@ class Curriculum:
         *,
         seed: int,
         remove_at: float | None = 0.9,
-        own_part: OwnPart | None = None,
+        custom_function: CustomFunction | None = None,
     ) -> None:
-        """`own_part`: gives the probability with which a prompt is drawn when its turn comes.
+        """`custom_function`: gives the probability with which a prompt is drawn at its turn.
 
         None = 1.
         """
@@ -87,7 +87,7 @@ class Curriculum:
         self._fingerprint = hashlib.sha256("\0".join(prompt_ids).encode()).hexdigest()
         self._seed = seed
         self._remove_at = remove_at
-        self._own_part = own_part
+        self._custom_function = custom_function
         self._history: dict[str, PromptHistory] = {}
         self._removed: set[str] = set()
         self._start_epoch(0, 0)
@@ -134,19 +134,19 @@ class Curriculum:
             self._position += 1
             if prompt_id in self._removed:
                 continue
-            if self._own_part is None:
+            if self._custom_function is None:
                 return prompt_id
-            weight = self._weight(self._own_part, prompt_id)
+            weight = self._weight(self._custom_function, prompt_id)
             # Numbers of its own for each prompt and epoch, so that a resumed run draws the same.
             if random.Random(f"own/{self._seed}/{self._epoch}/{prompt_id}").random() < weight:
                 return prompt_id
             unwanted.append(weight)
             if len(unwanted) >= len(self._prompt_ids) - len(self._removed):
-                self._check_weights(self._own_part, unwanted)
+                self._check_weights(self._custom_function, unwanted)
                 unwanted.clear()
         return None
 
-    def _check_weights(self, own_part: OwnPart, weights: list[float]) -> None:
+    def _check_weights(self, custom_function: CustomFunction, weights: list[float]) -> None:
         """Raises UserError if a pass with these weights is not expected to draw a prompt."""
         # Prompts that a pass over all of them is expected to draw, the sum of their weights, at
         # least. With fewer the trainer would go over its prompts more than 100 times for one of
@@ -154,15 +154,15 @@ class Curriculum:
         least_draws_per_pass = 0.01
         if math.fsum(weights) < least_draws_per_pass:
             raise UserError(
-                f"recipe.curriculum {own_part.function}: gives the last {len(weights)} prompts "
-                f"weights of {max(weights):g} at most, so none is drawn; give them "
+                f"recipe.curriculum {custom_function.function}: gives the last {len(weights)} "
+                f"prompts weights of {max(weights):g} at most, so none is drawn; give them "
                 f"{least_draws_per_pass:g} or more together"
             )
 
-    def _weight(self, own_part: OwnPart, prompt_id: str) -> float:
+    def _weight(self, custom_function: CustomFunction, prompt_id: str) -> float:
         past = self._history.get(prompt_id, PromptHistory())
-        return own_weight(
-            own_part,
+        return custom_weight(
+            custom_function,
             PromptRecord(prompt_id, self._epoch, past.reward, past.graded, past.evaluations),
         )
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rollcast.recipe.advantages import Normalisation, advantages
 from rollcast.recipe.aggregation import Aggregation, rollout_weights
-from rollcast.recipe.own_parts import BatchRecord, GroupRecord
+from rollcast.recipe.custom_functions import BatchRecord, GroupRecord
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +89,7 @@ def effective_batch(
     normalisation: Normalisation = "batch",
     aggregation: Aggregation = "prompt",
     zero_variance_filter: bool = True,
-    own_advantages: Callable[[BatchRecord], NDArray[np.float64]] | None = None,
+    custom_advantages: Callable[[BatchRecord], NDArray[np.float64]] | None = None,
     keeps_group: Callable[[int, GroupRecord], bool] | None = None,
     graded: NDArray[np.bool_] | None = None,
     compared: NDArray[np.float64] | None = None,
@@ -106,7 +106,7 @@ def effective_batch(
         loss_tokens: [R] tokens that carry loss.
         excluded: [R] rollouts that must not be trained on: truncated, or without a verdict because
             the grader failed.
-        own_advantages: takes the place of `normalisation`. None = none does.
+        custom_advantages: takes the place of `normalisation`. None = none does.
         keeps_group: asked about each group that the other filters keep, by its index and its graded
             rollouts; a group without one stays. None = all stay.
         graded: [R] rollouts with a verdict. None = all.
@@ -123,10 +123,10 @@ def effective_batch(
         compared=compared,
     )
     values = np.zeros(len(rewards))
-    if own_advantages is None:
+    if custom_advantages is None:
         values[kept_mask] = advantages(normalisation, shaped[kept_mask], group[kept_mask])
     elif kept_mask.any():
-        values[kept_mask] = own_advantages(
+        values[kept_mask] = custom_advantages(
             BatchRecord(shaped[kept_mask], group[kept_mask], loss_tokens[kept_mask])
         )
     return EffectiveBatch(

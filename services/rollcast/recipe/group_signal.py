@@ -98,10 +98,10 @@ def came_back_in_words(counts: Mapping[str, float]) -> str:
     """How many groups came back, how many of them are usable, and why the others are not; empty if
     none came back.
     """
-    total = int(sum(counts.values()))
-    if total == 0:
+    num_groups = int(sum(counts.values()))
+    if num_groups == 0:
         return ""
-    groups = "1 group" if total == 1 else f"{total:,} groups"
+    groups = "1 group" if num_groups == 1 else f"{num_groups:,} groups"
     sentence = f"{groups} came back, {int(counts.get(GroupSignal.USABLE, 0)):,} usable"
     unused = _unused_in_words(counts)
     return f"{sentence}: {unused}" if unused else sentence
@@ -112,13 +112,14 @@ def why_none_is_used(counts: Mapping[str, int], recipe: Recipe) -> str | None:
 
     `counts`: by signal.
     """
-    total = sum(counts.values())
-    if total < MIN_GROUPS_TO_WARN or counts.get(GroupSignal.USABLE):
+    num_groups = sum(counts.values())
+    if num_groups < MIN_GROUPS_TO_WARN or counts.get(GroupSignal.USABLE):
         return None
     main_signal = _count_unused(counts)[0][0]
     remedy = _REMEDY[main_signal].format(most=recipe.max_completion_tokens)
     return (
-        f"none of the first {total} groups can be trained on: {_unused_in_words(counts)}; {remedy}"
+        f"none of the first {num_groups} groups can be trained on: "
+        f"{_unused_in_words(counts)}; {remedy}"
     )
 
 

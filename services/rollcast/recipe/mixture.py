@@ -13,8 +13,8 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
+from rollcast.config.custom_function import CustomFunction
 from rollcast.config.errors import UserError
-from rollcast.config.own_part import OwnPart
 from rollcast.recipe.curriculum import Curriculum, CurriculumState
 
 
@@ -46,9 +46,9 @@ class MixtureCurriculum:
         *,
         seed: int,
         remove_at: float | None = 0.9,
-        own_part: OwnPart | None = None,
+        custom_function: CustomFunction | None = None,
     ) -> None:
-        """`own_part`: as for Curriculum."""
+        """`custom_function`: as for Curriculum."""
         for share in shares:
             if not share.prompt_ids:
                 raise UserError(
@@ -57,7 +57,9 @@ class MixtureCurriculum:
                 )
         self._weights = {share.name: share.weight for share in shares}
         self._parts = [
-            Curriculum(share.prompt_ids, seed=seed, remove_at=remove_at, own_part=own_part)
+            Curriculum(
+                share.prompt_ids, seed=seed, remove_at=remove_at, custom_function=custom_function
+            )
             for share in shares
         ]
         self._curriculum_by_prompt = {
@@ -131,9 +133,17 @@ class MixtureCurriculum:
 
 
 def make_curriculum(
-    shares: Sequence[Share], *, seed: int, remove_at: float | None, own_part: OwnPart | None = None
+    shares: Sequence[Share],
+    *,
+    seed: int,
+    remove_at: float | None,
+    custom_function: CustomFunction | None = None,
 ) -> Curriculum | MixtureCurriculum:
     """The curriculum of one data set, or of several."""
     if len(shares) == 1:
-        return Curriculum(shares[0].prompt_ids, seed=seed, remove_at=remove_at, own_part=own_part)
-    return MixtureCurriculum(shares, seed=seed, remove_at=remove_at, own_part=own_part)
+        return Curriculum(
+            shares[0].prompt_ids, seed=seed, remove_at=remove_at, custom_function=custom_function
+        )
+    return MixtureCurriculum(
+        shares, seed=seed, remove_at=remove_at, custom_function=custom_function
+    )

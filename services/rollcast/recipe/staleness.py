@@ -123,16 +123,16 @@ def stragglers(
     for num_remaining, (due, _) in enumerate(dated, start=1):
         # The wait rule: at most j P groups outside the batch may be due by step + j.
         if num_remaining > (due - step) * groups_per_step:
-            late = tuple(
+            late_groups = tuple(
                 group
                 for other_deadline, group in dated
                 if other_deadline <= due and not group.ready
             )
-            assert late, (
+            assert late_groups, (
                 f"groups due at step {due} can no longer be used; give up what `unusable` returns "
                 "first"
             )
-            return late
+            return late_groups
     return ()
 
 
@@ -184,7 +184,7 @@ def enough_groups(
     return math.ceil(2.0 * groups_per_step + sum(lifetimes) / len(lifetimes) * consumed_per_step)
 
 
-def drop_deadline_seconds(token_budget: int, slowest_decode_rate: float) -> float:
+def drop_timeout_seconds(token_budget: int, slowest_decode_rate: float) -> float:
     """Return after how many seconds a group counts as lost: three times the time of its longest
     rollout.
 

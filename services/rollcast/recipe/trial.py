@@ -15,22 +15,22 @@ from types import FrameType
 
 import numpy as np
 
+from rollcast.config.custom_function import CustomFunction
 from rollcast.config.errors import UserError
-from rollcast.config.losses.python import OwnLoss
-from rollcast.config.own_part import OwnPart
+from rollcast.config.losses.python import CustomLoss
 from rollcast.config.recipe import Recipe
-from rollcast.recipe.own_parts import (
+from rollcast.recipe.custom_functions import (
     BatchRecord,
     CompletionRecord,
     GroupRecord,
     PromptRecord,
-    own_advantages,
-    own_filter,
-    own_penalty,
-    own_weight,
+    custom_advantages,
+    custom_filter,
+    custom_penalty,
+    custom_weight,
 )
 
-DEADLINE_SECONDS = 20.0
+TIMEOUT_SECONDS = 20.0
 """How long one function may take for all its records, its import included. They take milliseconds
 in a run."""
 
@@ -40,17 +40,17 @@ class OutOfTimeError(BaseException):
 
 
 def find_failure(
-    setting: str, recipe: Recipe, deadline_seconds: float = DEADLINE_SECONDS
+    setting: str, recipe: Recipe, timeout_seconds: float = TIMEOUT_SECONDS
 ) -> str | None:
     """Try one part; return the sentence about its mistake, or None. Call it in the main thread."""
-    own_part = recipe.own_parts[setting]
+    custom_function = recipe.custom_functions[setting]
     try:
-        with _deadline(deadline_seconds):
-            _TRIALS[setting](own_part, recipe)
+        with _time_limit(timeout_seconds):
+            _TRIALS[setting](custom_function, recipe)
     except OutOfTimeError:
         return (
-            f"{setting} {own_part.function}: had not returned after {deadline_seconds:g} s on a "
-            "small made-up record; a run calls it often, so make it fast"
+            f"{setting} {custom_function.function}: had not returned after {timeout_seconds:g} s "
+            "on a small made-up record; a run calls it often, so make it fast"
         )
     except UserError as error:
         return str(error)
@@ -58,7 +58,7 @@ def find_failure(
 
 
 @contextlib.contextmanager
-def _deadline(seconds: float) -> Iterator[None]:
+def _time_limit(seconds: float) -> Iterator[None]:
     def end(number: int, frame: FrameType | None) -> None:
         raise OutOfTimeError
 
@@ -71,14 +71,14 @@ def _deadline(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, previous_handler)
 
 
-def _try_loss(own_part: OwnPart, recipe: Recipe) -> None:
+def _try_loss(custom_function: CustomFunction, recipe: Recipe) -> None:
     import torch
 
     from rollcast.recipe.losses.loss import LossInputs, objective
     from rollcast.recipe.losses.python import make
 
-    assert isinstance(own_part, OwnLoss)
-    loss = make(own_part)
+    assert isinstance(custom_function, CustomLoss)
+    loss = make(custom_function)
     logprobs = torch.tensor([-0.5, -1.0, -2.0, -0.1, -3.0, -9.0], requires_grad=True)
     inputs = LossInputs(
         logprobs=logprobs,
@@ -104,40 +104,44 @@ def _try_loss(own_part: OwnPart, recipe: Recipe) -> None:
         )
 
 
-def _try_advantage(own_part: OwnPart, recipe: Recipe) -> None:
+def _try_advantage(custom_function: CustomFunction, recipe: Recipe) -> None:
     rewards = np.array([1.0, 0.0, 1.0, 0.5, 0.0])
     group = np.array([0, 0, 0, 1, 1])
     loss_tokens = np.array([3, 5, 2, 4, 1])
-    own_advantages(own_part, BatchRecord(rewards, group, loss_tokens))
+    custom_advantages(custom_function, BatchRecord(rewards, group, loss_tokens))
     if not recipe.zero_variance_filter:  # then equal rewards come too, on which 0 / 0 is near
-        own_advantages(own_part, BatchRecord(np.ones(5), group, loss_tokens))
+        custom_advantages(custom_function, BatchRecord(np.ones(5), group, loss_tokens))
 
 
-def _try_filter(own_part: OwnPart, recipe: Recipe) -> None:
-    own_filter(own_part, GroupRecord(np.array([1.0, 0.0, 0.5]), np.array([3, 5, 2])))
-    own_filter(own_part, GroupRecord(np.array([1.0]), np.array([3])))
+def _try_filter(custom_function: CustomFunction, recipe: Recipe) -> None:
+    custom_filter(custom_function, GroupRecord(np.array([1.0, 0.0, 0.5]), np.array([3, 5, 2])))
+    custom_filter(custom_function, GroupRecord(np.array([1.0]), np.array([3])))
 
 
-def _try_curriculum(own_part: OwnPart, recipe: Recipe) -> None:
-    own_weight(own_part, PromptRecord("new", epoch=0, reward=0.0, graded=0, evaluations=0))
-    own_weight(own_part, PromptRecord("old", epoch=2, reward=5.5, graded=16, evaluations=2))
+def _try_curriculum(custom_function: CustomFunction, recipe: Recipe) -> None:
+    custom_weight(
+        custom_function, PromptRecord("new", epoch=0, reward=0.0, graded=0, evaluations=0)
+    )
+    custom_weight(
+        custom_function, PromptRecord("old", epoch=2, reward=5.5, graded=16, evaluations=2)
+    )
 
 
-def _try_length_control(own_part: OwnPart, recipe: Recipe) -> None:
+def _try_length_control(custom_function: CustomFunction, recipe: Recipe) -> None:
     token_budget = recipe.max_completion_tokens
-    own_penalty(
-        own_part,
+    custom_penalty(
+        custom_function,
         CompletionRecord(num_tokens=1, max_tokens=token_budget, reward=1.0, truncated=False),
     )
-    own_penalty(
-        own_part,
+    custom_penalty(
+        custom_function,
         CompletionRecord(
             num_tokens=token_budget, max_tokens=token_budget, reward=0.0, truncated=True
         ),
     )
 
 
-_TRIALS: dict[str, Callable[[OwnPart, Recipe], None]] = {
+_TRIALS: dict[str, Callable[[CustomFunction, Recipe], None]] = {
     "recipe.loss": _try_loss,
     "recipe.advantage": _try_advantage,
     "recipe.filter": _try_filter,
@@ -154,7 +158,7 @@ def main() -> int:
         print(json.dumps(content), file=answers, flush=True)
 
     with contextlib.redirect_stdout(sys.stderr):
-        for setting in recipe.own_parts:
+        for setting in recipe.custom_functions:
             answer(tries=setting)
             sentence = find_failure(setting, recipe)
             if sentence is None:

@@ -85,7 +85,7 @@ class StopReason(StrEnum):
 
 class LegKind(StrEnum):
     THINKING = "thinking"
-    PHRASE = "phrase"
+    INTERRUPTION_PHRASE = "phrase"
     ANSWER = "answer"
     GIVEN = "given"
     """Not sampled: the result of a tool or a turn of the user, in the template's text. No loss,

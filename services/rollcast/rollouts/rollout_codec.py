@@ -35,10 +35,12 @@ _Word = TypeVar("_Word", Purpose, GradingStatus, StopReason, LegKind, EpisodeEnd
 
 
 def numbers(words: type[_Word], proto: Any, unset: _Word | None = None) -> dict[_Word, Any]:
-    """The number of each word in the enum of proto/ that has its names. `unset`: the word of 0."""
+    """The number of each word in the enum of proto/ that has its values in capitals. `unset`: the
+    word of 0.
+    """
     prefix = proto.keys()[0].removesuffix("UNSPECIFIED")
     return {
-        word: proto.Value(prefix + ("UNSPECIFIED" if word is unset else word.name))
+        word: proto.Value(prefix + ("UNSPECIFIED" if word is unset else word.value.upper()))
         for word in words
     }
 

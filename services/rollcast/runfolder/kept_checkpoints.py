@@ -50,7 +50,7 @@ class KeptCheckpoints:
     command: str | None
 
     @classmethod
-    def at(cls, folder: Path, checkpoints: str | None) -> "KeptCheckpoints | None":
+    def find(cls, folder: Path, checkpoints: str | None) -> "KeptCheckpoints | None":
         """The kept checkpoints of the run in `folder`; None if they are behind a URL.
         `checkpoints`: trainer.checkpoints."""
         location = checkpoint_place(folder.absolute(), checkpoints)

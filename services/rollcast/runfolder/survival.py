@@ -45,13 +45,13 @@ def surviving(items: Iterable[Item], starts: Mapping[int, int] | None = None) ->
     """
     starts = starts or {}
     ordered = sorted(items, key=lambda item: item.incarnation)
-    first: dict[int, int] = {}
+    first_steps: dict[int, int] = {}
     for item in ordered:
-        first[item.incarnation] = min(item.step, first.get(item.incarnation, item.step))
-    last = last_surviving_steps(first, starts)
+        first_steps[item.incarnation] = min(item.step, first_steps.get(item.incarnation, item.step))
+    last_steps = last_surviving_steps(first_steps, starts)
     items_by_version: dict[tuple[int, int], Item] = {}
     for item in ordered:
-        if item.step <= last[item.incarnation]:
+        if item.step <= last_steps[item.incarnation]:
             items_by_version.setdefault((item.incarnation, item.step), item)
     newest = {step: incarnation for incarnation, step in items_by_version}
     counts = [
@@ -62,21 +62,23 @@ def surviving(items: Iterable[Item], starts: Mapping[int, int] | None = None) ->
     return sorted(counts, key=lambda item: item.step)
 
 
-def last_surviving_steps(first: Mapping[int, int], starts: Mapping[int, int]) -> dict[int, int]:
+def last_surviving_steps(
+    first_steps: Mapping[int, int], starts: Mapping[int, int]
+) -> dict[int, int]:
     """Incarnation -> the last of its steps that the newest weights descend from.
 
     A newer incarnation ends an older one at the step it continued from (`starts`). If that step is
-    unknown, the older one ends before the first known step of the newer one (`first`).
+    unknown, the older one ends before the first known step of the newer one (`first_steps`).
     """
-    last: dict[int, int] = {}
+    last_steps: dict[int, int] = {}
     bound = NEVER_ENDED
-    for incarnation in sorted(first.keys() | starts.keys(), reverse=True):
-        last[incarnation] = bound
+    for incarnation in sorted(first_steps.keys() | starts.keys(), reverse=True):
+        last_steps[incarnation] = bound
         if incarnation in starts:
             bound = min(bound, starts[incarnation])
-        elif incarnation in first:
-            bound = min(bound, first[incarnation] - 1)
-    return last
+        elif incarnation in first_steps:
+            bound = min(bound, first_steps[incarnation] - 1)
+    return last_steps
 
 
 def graded_share(graded: float | None, requested: float | None) -> float | None:

@@ -6,7 +6,7 @@ law/        the law, and points of runs
     curve.py             points of a run, the sigmoid
     observations.py      points merged and rotated
     baselines.py         power law, last value, the paper's own grid
-    model_size.py        the power law across model sizes; batch_split.py: the law across splits of
+    model_size.py        the power law across model sizes; batch_shape.py: the law across splits of
                          a step
     evaluation_error.py  how well an evaluation can measure
 

@@ -13,14 +13,14 @@ class Events:
         self._heap: list[tuple[float, int, Callable[[], object]]] = []
         self._created = 0
 
-    def at(self, time: float, action: Callable[[], object]) -> None:
+    def schedule_at(self, time: float, action: Callable[[], object]) -> None:
         """Call `action` at `time` (now, if that has passed)."""
         self._created += 1
         heapq.heappush(self._heap, (max(time, self.now_seconds), self._created, action))
 
-    def after(self, seconds: float, action: Callable[[], object]) -> None:
+    def schedule_after(self, seconds: float, action: Callable[[], object]) -> None:
         """Call `action` in `seconds`."""
-        self.at(self.now_seconds + seconds, action)
+        self.schedule_at(self.now_seconds + seconds, action)
 
     @property
     def next_time(self) -> float | None:

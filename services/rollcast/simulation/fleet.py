@@ -77,9 +77,9 @@ class SimulatedFleet:
 
     def claim(self) -> None:
         """Members claim what fits, the emptiest first."""
-        able = self._claimants()
-        while self.queue and able:
-            generator = min(able, key=lambda member: member.running / member.engine.slots)
+        claimants = self._claimants()
+        while self.queue and claimants:
+            generator = min(claimants, key=lambda member: member.running / member.engine.slots)
             if not generator.has_room(self.queue[0]):
                 return
             attempt = self.queue.popleft()
@@ -95,7 +95,7 @@ class SimulatedFleet:
         end = generator.next_end()
         changes = generator.changes
         if end is not None:
-            self._events.at(end, lambda: self._rollout_ends(generator, changes))
+            self._events.schedule_at(end, lambda: self._rollout_ends(generator, changes))
 
     def _rollout_ends(self, generator: SimulatedGenerator, changes: int) -> None:
         if generator.changes != changes:
@@ -115,13 +115,13 @@ class SimulatedFleet:
                 self._admit()
             self._claim_and_report()
 
-        self._later(generator, self._delays.join, snapshot_arrived)
+        self._schedule(generator, self._delays.join, snapshot_arrived)
 
-    def _later(
+    def _schedule(
         self, generator: SimulatedGenerator, seconds: float, action: Callable[[], None]
     ) -> None:
         """Let `action` of a generator take place in `seconds`."""
-        self._events.after(seconds, action)
+        self._events.schedule_after(seconds, action)
 
     def _claim_and_report(self) -> None:
         self.claim()
@@ -138,7 +138,7 @@ class SimulatedFleet:
         self._receiving = set(self.members())
         for generator in self.members():
             delay = self._delays.publish * self._rng.uniform(1.0, 2.0)
-            self._later(generator, delay, partial(self._receives, generator, step))
+            self._schedule(generator, delay, partial(self._receives, generator, step))
         self._publishing = step
         self._publish_ends()
 

@@ -119,9 +119,9 @@ class Pipeline:
         """Seconds since the start."""
         return self._events.now_seconds
 
-    def at(self, time: float, change: Callable[[], object]) -> None:
+    def schedule_at(self, time: float, change: Callable[[], object]) -> None:
         """Call `change` at `time`."""
-        self._events.at(time, change)
+        self._events.schedule_at(time, change)
 
     def run(self, *, steps: int, max_events: int = 1_000_000) -> Report:
         """Go on until the trainer is at step `steps`.
@@ -208,7 +208,7 @@ class Pipeline:
         duration *= self._rng.uniform(1 - self._trainer.spread, 1 + self._trainer.spread)
         if self._trainer.per_token:
             self._durations.append(duration)
-        self._events.after(duration, lambda: self._end_step(batch))
+        self._events.schedule_after(duration, lambda: self._end_step(batch))
 
     def _end_step(self, batch: list[Attempt]) -> None:
         self._training = []

@@ -12,17 +12,17 @@ from rollcast.tasks.fields import Row
 DATE_FIELD = "contest_date"
 
 
-def why_outside_the_window(row: Row, first: date | None, last: date | None) -> str | None:
+def why_outside_the_window(row: Row, first_date: date | None, last_date: date | None) -> str | None:
     """Why a row is left out, `other_date` or `no_date`; None = it is in the window, or there is no
     window.
     """
-    if first is None and last is None:
+    if first_date is None and last_date is None:
         return None
     contest_date = _parse_date(row.get(DATE_FIELD))
     if contest_date is None:
         return "no_date"
-    is_early = first is not None and contest_date < first
-    is_late = last is not None and contest_date > last
+    is_early = first_date is not None and contest_date < first_date
+    is_late = last_date is not None and contest_date > last_date
     return "other_date" if is_early or is_late else None
 
 

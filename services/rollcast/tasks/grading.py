@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from rollcast.config import own_functions
+from rollcast.config import function_loading
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Grading, Tasks
 from rollcast.config.verifiers import FunctionVerifier, VerifierSettings
@@ -57,7 +57,7 @@ class Verifiers:
             )
         if settings is not None:
             return Verifier(lambda: refuse_to_run_here, "remote", name)
-        if own_functions.is_function(name) and name not in self._named:
+        if function_loading.is_function(name) and name not in self._named:
             raise UserError(
                 f"verifier {name[:100]!r}: no data set of the run file names it; name it there"
             )

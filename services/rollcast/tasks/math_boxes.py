@@ -68,9 +68,9 @@ def _run(text: str, boxes: list[Box], joins: Callable[[str], bool]) -> tuple[str
 
 def _gap(text: str, left_box: Box, right_box: Box) -> str:
     """The words between two boxes; a long text is not changed, so that it joins nothing."""
-    between = text[left_box.end : right_box.start]
+    gap_text = text[left_box.end : right_box.start]
     # Characters between two boxes of one list
-    return _MARKUP.sub(" ", between) if len(between) <= 70 else "too long"
+    return _MARKUP.sub(" ", gap_text) if len(gap_text) <= 70 else "too long"
 
 
 def _is_connector(gap: str) -> bool:

@@ -344,11 +344,11 @@ def _is_rounded(leaf: Any, decimal: Decimal | None, form: Any) -> bool:
     return all(_is_same_part(*pair) for pair in zip(parts, exact_parts, strict=True))
 
 
-def _is_same_part(written: Any, exact: Any) -> bool:
-    decimal = _decimal(written)
+def _is_same_part(written_expression: Any, exact: Any) -> bool:
+    decimal = _decimal(written_expression)
     if decimal is not None and _is_rounding(decimal, exact):
         return True
-    return bool((_exact(written) - exact).evalf(50, chop=True) == 0)
+    return bool((_exact(written_expression) - exact).evalf(50, chop=True) == 0)
 
 
 def _is_rounding(decimal: Decimal, form: Any) -> bool:

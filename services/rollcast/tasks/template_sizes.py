@@ -96,12 +96,12 @@ def refuse_large_result(name: str, arguments: tuple[Any, ...], named: Mapping[st
     refuse_beyond(size)
 
 
-def _whole(number: Any) -> int:
+def _int_or_zero(number: Any) -> int:
     return number if isinstance(number, int) else 0
 
 
 def _sum_widths(_subject: Any, *sizes: Any, **named: Any) -> int:
-    return sum(map(_whole, (*sizes, *named.values())))
+    return sum(map(_int_or_zero, (*sizes, *named.values())))
 
 
 def _size_with_replacement(s: Any, old: Any, new: Any, *_: Any, **__: Any) -> int:
@@ -119,12 +119,12 @@ def _joint_size_of_filter(items: Any, separator: Any = "", *_: Any, **named: Any
 
 def _size_with_indent(text: Any, width: Any = 4, *_: Any, **__: Any) -> int:
     return len(str(text)) + (str(text).count("\n") + 1) * (
-        len(width) if isinstance(width, str) else _whole(width)
+        len(width) if isinstance(width, str) else _int_or_zero(width)
     )
 
 
 def _with_tabs(text: str, tabsize: int = 8) -> int:
-    return len(text) + text.count("\t") * _whole(tabsize)
+    return len(text) + text.count("\t") * _int_or_zero(tabsize)
 
 
 def _translation_size(text: str, table: Any) -> int:
@@ -134,7 +134,7 @@ def _translation_size(text: str, table: Any) -> int:
 
 
 def _json_size(value: Any, *_: Any, indent: Any = 0, **__: Any) -> int:
-    return written_size(value, len(indent) if isinstance(indent, str) else _whole(indent))
+    return written_size(value, len(indent) if isinstance(indent, str) else _int_or_zero(indent))
 
 
 def _precision_size(_value: Any, precision: int = 0, *_: Any, **__: Any) -> int:
@@ -143,7 +143,7 @@ def _precision_size(_value: Any, precision: int = 0, *_: Any, **__: Any) -> int:
 
 def _lorem_ipsum_size(*sizes: Any, **named: Any) -> int:
     # Characters of a word, of as many paragraphs as words at most
-    return 10 * max(map(_whole, (*sizes, *named.values())), default=0) ** 2
+    return 10 * max(map(_int_or_zero, (*sizes, *named.values())), default=0) ** 2
 
 
 def _product_size(text: str, *options: Any, **named: Any) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from rollcast.config import own_functions
+from rollcast.config import function_loading
 from rollcast.config.errors import UserError
 from rollcast.tasks import countdown, math_verifier
 from rollcast.tasks.reward_signatures import adapt_signature
@@ -147,10 +147,10 @@ def find_verifier(name: str) -> Verifier:
     """
     if name in BUILT_IN:
         return BUILT_IN[name]
-    if own_functions.is_function(name):
-        source = own_functions.absolute(name)
+    if function_loading.is_function(name):
+        source = function_loading.absolute(name)
         return Verifier(
-            lambda: adapt_signature(own_functions.load_function(source)), "sandbox", source
+            lambda: adapt_signature(function_loading.load_function(source)), "sandbox", source
         )
     return _find_installed(name)
 
@@ -178,7 +178,7 @@ def run_verifier(verifier: Verifier, completion: str, reference: str) -> Grade:
         decoded_reference = json.loads(reference)
         reward = function(completion, decoded_reference)
     except Exception as error:
-        failure_sentence = own_functions.failure(
+        failure_sentence = function_loading.failure(
             error,
             function,
             decoded_reference,
@@ -186,7 +186,7 @@ def run_verifier(verifier: Verifier, completion: str, reference: str) -> Grade:
             in_sandbox=verifier.sandboxed,
         )
         return Grade(0.0, "error", failure=failure_sentence)
-    return make_grade(reward, "the verifier returned", own_functions.definition(function))
+    return make_grade(reward, "the verifier returned", function_loading.definition(function))
 
 
 def make_grade(reward: Any, reward_source: str, location: str = "") -> Grade:

@@ -94,7 +94,7 @@ EPISODE_TOKENS_DISCARDED = Metric(
     _ENVIRONMENT,
 )
 
-ENDPOINT_SEQUENCES = Metric(
+ENDPOINT_EXTRA_SEQUENCES = Metric(
     "rollcast_endpoint_sequences_total",
     "Further sequences of harnesses, by reason (rewritten|new|forked|retried|format)",
     ("environment", "reason"),

@@ -10,16 +10,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from rollcast.config.custom_function_digests import with_digests
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
-from rollcast.config.own_digests import with_digests
 from rollcast.config.recipe import Recipe
 from rollcast.config.rules_versions import changed_rules, contaminated_in_words
 from rollcast.config.run import RunConfig
 from rollcast.config.tasks import Tasks
 from rollcast.connections.http import HttpServer, PageReaders, listen, service_routes
 from rollcast.connections.port_files import publish_port
-from rollcast.recipe.own_parts import load_own_parts
+from rollcast.recipe.custom_functions import load_custom_functions
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.redis_trainer_queue import RedisTrainerQueue
 from rollcast.runfolder.files import BEFORE, Place, checkpoint_place, earlier_run_place
@@ -77,7 +77,7 @@ def serve(config: RunConfig, *, resume: bool, step: int | None = None) -> int:
     one is.
     """
     stop = StopSignal()
-    load_own_parts(config.recipe)
+    load_custom_functions(config.recipe)
     # A cluster's run file has no digests: no command that started it saw the code.
     config = config.model_copy(update={"recipe": with_digests(config.recipe)})
     if (sentence := why_not_registered()) is not None:

@@ -55,13 +55,15 @@ def time_update(
         packing=trainer.packing,
     )
     micro_batches = planned[ranks.rank]
-    total = denominator(sequences)
+    loss_denominator = denominator(sequences)
     remedy = (
         f"lower trainer.tokens_per_micro_batch (now {trainer.tokens_per_micro_batch}), or give "
         "more ranks"
     )
     with told_what_did_not_fit("an update", remedy):
-        learner.update(micro_batches, total)  # makes the optimizer's state, and warms caches up
+        learner.update(
+            micro_batches, loss_denominator
+        )  # makes the optimizer's state, and warms caches up
     began = passed = time.perf_counter()
 
     def note() -> None:
@@ -69,7 +71,7 @@ def time_update(
         passed = time.perf_counter()
 
     with told_what_did_not_fit("an update", remedy):
-        stats = learner.update(micro_batches, total, note)
+        stats = learner.update(micro_batches, loss_denominator, note)
     passes = passed - began
     return UpdateTrialRecord(passes, max(0.0, stats.seconds - passes), ranks.num_devices)
 

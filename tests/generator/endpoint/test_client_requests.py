@@ -155,7 +155,7 @@ def _texts(value: Any) -> Iterator[str]:
 def _counts(endpoint: ServedEndpoint) -> Counter[str]:
     """Further sequences by reason, refused requests by code, and replaced settings, so far."""
     labels = {
-        episode_metrics.ENDPOINT_SEQUENCES.name: "reason",
+        episode_metrics.ENDPOINT_EXTRA_SEQUENCES.name: "reason",
         episode_metrics.ENDPOINT_REFUSED.name: "code",
     }
     counts = Counter({REPLACED: int(endpoint.count(episode_metrics.ENDPOINT_REPLACED))})

@@ -160,7 +160,7 @@ async def test_further_sequences_are_counted_and_a_sampled_turn_is_trained_once(
         "its prompt has the recorded tokens"
     )
     for reason, count in (("forked", 1), ("rewritten", 2), ("new", 2)):
-        assert endpoint.count(episode_metrics.ENDPOINT_SEQUENCES, reason=reason) >= count
+        assert endpoint.count(episode_metrics.ENDPOINT_EXTRA_SEQUENCES, reason=reason) >= count
 
 
 async def test_max_tokens_stop_and_the_budget(versions: Versions, endpoint: ServedEndpoint) -> None:

@@ -75,7 +75,9 @@ def call(arguments: str, call_id: str = "call00000") -> dict[str, Any]:
 def test_what_clients_change_of_a_message_does_not_matter() -> None:
     histories = Histories()
     answer = call('{"a": 1, "b": 2}')
-    turn = RecordedTurn(0, history_digests([USER], ())[-1], ("call00000",), 0.0, answer=answer)
+    turn = RecordedTurn(
+        0, history_digests([USER], ())[-1], ("call00000",), 0.0, assistant_message=answer
+    )
     histories.add(turn, [])
     sent = [
         USER,

@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 
 from rollcast.environments.verifiers.adapter import answer_digest
-from rollcast.environments.verifiers.helper import TracedAnswer, VerifiersTrace
+from rollcast.environments.verifiers.helper import TracedMessage, VerifiersTrace
 from rollcast.environments.verifiers.join import untrained_turns
 from rollcast.generator.endpoint.histories import RecordedTurn
 
 CALL = {"id": "call00000", "function": {"name": "look", "arguments": "{}"}}
 
 
-def turn(number: int, follows: int | None, answer: Any) -> RecordedTurn:
-    return RecordedTurn(number, b"", (), 0.0, follows, answer)
+def turn(number: int, parent_turn: int | None, assistant_message: Any) -> RecordedTurn:
+    return RecordedTurn(number, b"", (), 0.0, parent_turn, assistant_message)
 
 
 def traced(
-    content: str, follows: int | None, *calls: tuple[str, str, str], is_trained: bool = True
-) -> TracedAnswer:
-    return TracedAnswer(answer_digest(content, calls), follows, is_trained)
+    content: str, parent_index: int | None, *calls: tuple[str, str, str], is_trained: bool = True
+) -> TracedMessage:
+    return TracedMessage(answer_digest(content, calls), parent_index, is_trained)
 
 
 TURNS = [
@@ -55,5 +55,5 @@ def test_answers_in_any_order_are_joined_and_untrained_ones_named() -> None:
     ],
     ids=["one-less", "one-more", "other-text", "other-branch", "other-call", "follows-a-later-one"],
 )
-def test_a_disagreement(answers: tuple[TracedAnswer, ...]) -> None:
+def test_a_disagreement(answers: tuple[TracedMessage, ...]) -> None:
     assert untrained_turns(TURNS, VerifiersTrace(1.0, "", answers)) is None

@@ -20,7 +20,7 @@ from rollcast.curves import amounts
 if TYPE_CHECKING:
     from rollcast.cli.plan.batch_runs import BatchRun
     from rollcast.scaling.decisions.forecast import Forecast
-    from rollcast.scaling.law.batch_split import BatchSplit
+    from rollcast.scaling.law.batch_shape import BatchShape
 
 
 @options.with_column_options
@@ -70,12 +70,12 @@ def batch(
     from rollcast.cli.plan.own_curves import check_budget
 
     check_budget(budget)
-    candidate_splits = [parse_split(text) for text in candidate or []]
+    candidate_shapes = [parse_batch_shape(text) for text in candidate or []]
     runs = read_runs(sources, columns.chosen(), rollouts or [], prompts or [])
     refuse_one_run_twice(runs)
     refuse_two_units([(run.name, run.curve) for run in runs])
     plan = BatchPlan(runs, [_forecast(run, exclude_before) for run in runs])
-    answer = make_batch_answer(plan, candidate_splits, budget)
+    answer = make_batch_answer(plan, candidate_shapes, budget)
     report.print_answer(answer, _show, as_json=as_json)
     if plot is not None:
         from rollcast.cli.plan.plot_batch import draw_batch
@@ -83,16 +83,16 @@ def batch(
         draw_batch(plan.forecasts, answer, plot)
 
 
-def parse_split(text: str) -> BatchSplit:
+def parse_batch_shape(text: str) -> BatchShape:
     """16x64 -> 16 rollouts of each of 64 prompts. Raises UserError."""
-    from rollcast.scaling.law.batch_split import BatchSplit
+    from rollcast.scaling.law.batch_shape import BatchShape
 
-    split_match = re.fullmatch(r"(\d{1,6})\s*x\s*(\d{1,6})", text.strip())
-    if split_match is None or int(split_match[1]) < 2 or int(split_match[2]) < 1:
+    shape_match = re.fullmatch(r"(\d{1,6})\s*x\s*(\d{1,6})", text.strip())
+    if shape_match is None or int(shape_match[1]) < 2 or int(shape_match[2]) < 1:
         raise UserError(
             f"--candidate {text}: is no split; write rollouts (2 or more) x prompts, as 16x64"
         )
-    return BatchSplit(int(split_match[1]), int(split_match[2]))
+    return BatchShape(int(shape_match[1]), int(shape_match[2]))
 
 
 def _forecast(run: BatchRun, exclude_before: float | None) -> Forecast:
@@ -129,10 +129,10 @@ def _show(answer: dict[str, Any]) -> None:
 def _show_choice(answer: dict[str, Any]) -> None:
     from rollcast.scaling.decisions.advice_words import chance_in_words
 
-    at = f"{amounts.amount(answer['budget'])} {answer['unit']}"
+    budget_text = f"{amounts.amount(answer['budget'])} {answer['unit']}"
     best = answer["recommended"]
     if best is None:
-        say(f"At {at}: no split is recommended, since {answer['unfit']}.")
+        say(f"At {budget_text}: no split is recommended, since {answer['unfit']}.")
     else:
         steps = (
             ""
@@ -140,11 +140,14 @@ def _show_choice(answer: dict[str, Any]) -> None:
             else f" for about {amounts.amount(best['steps'], '.0f')} steps"
         )
         # Probability to be the best from which a split is recommended without reserve
-        sure = "" if answer["probability"] >= 0.9 else "; the runs do not separate the splits there"
+        reservation = (
+            "" if answer["probability"] >= 0.9 else "; the runs do not separate the splits there"
+        )
         say(
-            f"At {at}: {best['rollouts_per_prompt']} rollouts of {best['prompts_per_step']} "
-            f"prompts{steps}, the best with probability {chance_in_words(answer['probability'])}, "
-            f"expected loss {answer['expected_loss']:.3f}{sure}."
+            f"At {budget_text}: {best['rollouts_per_prompt']} rollouts of "
+            f"{best['prompts_per_step']} prompts{steps}, the best with probability "
+            f"{chance_in_words(answer['probability'])}, expected loss "
+            f"{answer['expected_loss']:.3f}{reservation}."
         )
         say(f"With other budgets: {_budgets_in_words(answer['budgets'])}.")
     next_run = answer["missing"]

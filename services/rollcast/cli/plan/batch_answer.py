@@ -15,10 +15,10 @@ from rollcast.cli.plan.batch_runs import BatchRun, differences_of_files
 from rollcast.cli.plan.own_curves import disagreements, draws_interval, own_curve
 from rollcast.config.errors import UserError
 from rollcast.curves import amounts
-from rollcast.scaling.decisions.batch_choice import between, choose, further_run, law_at
+from rollcast.scaling.decisions.batch_choice import choose, further_run, intermediate_shapes, law_at
 from rollcast.scaling.decisions.forecast import Forecast
 from rollcast.scaling.decisions.settings import NEGLIGIBLE_GAIN
-from rollcast.scaling.law.batch_split import BatchSplit, SplitLaw
+from rollcast.scaling.law.batch_shape import BatchShape, BatchShapeLaw
 
 BUDGET_MULTIPLES = (0.25, 0.5, 2.0, 4.0)
 """Times the budget at which the choice is shown too: it changes with the compute."""
@@ -38,16 +38,16 @@ class BatchPlan:
         return [(run, forecast) for run, forecast in pairs if forecast.verdict.kind.is_described]
 
     @property
-    def trained(self) -> list[BatchSplit]:
+    def trained(self) -> list[BatchShape]:
         """The different splits of the usable runs, ascending."""
-        return sorted({run.split for run, _ in self.usable})
+        return sorted({run.batch_shape for run, _ in self.usable})
 
-    def steps(self, split: BatchSplit, budget: float) -> float | None:
+    def steps(self, batch_shape: BatchShape, budget: float) -> float | None:
         """Steps that the budget buys; a rollout costs as much as in the runs of the nearest
         batches. None = unknown.
         """
         step_costs = {
-            run.split.rollouts_per_step: run.compute_per_step
+            run.batch_shape.rollouts_per_step: run.compute_per_step
             for run in self.runs
             if run.compute_per_step
         }
@@ -55,12 +55,12 @@ class BatchPlan:
             return None
         batches = sorted(step_costs)
         rollout_costs = [step_costs[batch] / batch for batch in batches]
-        size = split.rollouts_per_step
+        size = batch_shape.rollouts_per_step
         return budget / (size * float(np.interp(math.log(size), np.log(batches), rollout_costs)))
 
 
 def make_batch_answer(
-    plan: BatchPlan, candidates: Sequence[BatchSplit], budget: float
+    plan: BatchPlan, candidates: Sequence[BatchShape], budget: float
 ) -> dict[str, Any]:
     """The whole answer. `candidates`: further splits to choose from.
 
@@ -68,16 +68,16 @@ def make_batch_answer(
     """
     _check_forecasts(plan)
     trained = plan.trained
-    splits = sorted({*between(trained), *candidates})
-    usable = [(run.split, forecast) for run, forecast in plan.usable]
+    batch_shapes = sorted({*intermediate_shapes(trained), *candidates})
+    usable = [(run.batch_shape, forecast) for run, forecast in plan.usable]
     law, *other_laws = law_at(
         usable, [budget, *(multiple * budget for multiple in BUDGET_MULTIPLES)]
     )
-    choice = choose(law, splits)
+    choice = choose(law, batch_shapes)
     why_not = None
     if len(trained) < 2:
         why_not = f"every run with a forecast has {trained[0].name}, so that nothing is compared"
-    rows = [_split(plan, split, law, budget) for split in splits]
+    rows = [_batch_shape_row(plan, batch_shape, law, budget) for batch_shape in batch_shapes]
     if all(row["steps"] is not None and row["steps"] < 1 for row in rows):
         unit = plan.runs[0].curve.unit
         raise UserError(
@@ -95,21 +95,21 @@ def make_batch_answer(
         "budget": budget,
         "recommended": None
         if why_not
-        else _split_settings(splits[choice.best]) | {"steps": best["steps"]},
+        else _batch_shape_settings(batch_shapes[choice.best]) | {"steps": best["steps"]},
         "probability": best["best_with"],
         "expected_loss": best["expected_loss"],
         "unfit": why_not,
         "splits": rows,
         "budgets": [
-            _at_budget(other_law, splits, multiple * budget)
+            _at_budget(other_law, batch_shapes, multiple * budget)
             for other_law, multiple in zip(other_laws, BUDGET_MULTIPLES, strict=True)
             if not why_not
         ],
-        "missing": _missing(law, splits, trained),
+        "missing": _missing(law, batch_shapes, trained),
         "law": _law_intervals(law),
         "varied": {
-            "rollouts_per_prompt": sorted({split.rollouts for split in trained}),
-            "prompts_per_step": sorted({split.prompts for split in trained}),
+            "rollouts_per_prompt": sorted({batch_shape.rollouts for batch_shape in trained}),
+            "prompts_per_step": sorted({batch_shape.prompts for batch_shape in trained}),
         },
         "caveats": [
             *unknown_settings(trained),
@@ -132,10 +132,10 @@ def _check_forecasts(plan: BatchPlan) -> None:
     )
 
 
-def unknown_settings(trained: Sequence[BatchSplit]) -> list[str]:
+def unknown_settings(trained: Sequence[BatchShape]) -> list[str]:
     """Which of the two settings the runs do not distinguish."""
-    rollouts = {split.rollouts for split in trained}
-    prompts = {split.prompts for split in trained}
+    rollouts = {batch_shape.rollouts for batch_shape in trained}
+    prompts = {batch_shape.prompts for batch_shape in trained}
     sentences = []
     if len(rollouts) == 1:
         sentences.append(
@@ -158,66 +158,78 @@ def unknown_settings(trained: Sequence[BatchSplit]) -> list[str]:
     return sentences
 
 
-def _are_aligned(splits: Sequence[BatchSplit]) -> bool:
+def _are_aligned(batch_shapes: Sequence[BatchShape]) -> bool:
     """Whether ln n and ln P of all splits are on one line."""
-    places = np.log(np.array([(split.rollouts, split.prompts) for split in splits], dtype=float))
+    places = np.log(
+        np.array(
+            [(batch_shape.rollouts, batch_shape.prompts) for batch_shape in batch_shapes],
+            dtype=float,
+        )
+    )
     return int(np.linalg.matrix_rank(places - places[0], tol=1e-6)) < 2
 
 
-def _split(plan: BatchPlan, split: BatchSplit, law: SplitLaw, budget: float) -> dict[str, Any]:
+def _batch_shape_row(
+    plan: BatchPlan, batch_shape: BatchShape, law: BatchShapeLaw, budget: float
+) -> dict[str, Any]:
     """One split: by the law, and by the curves of its own runs."""
     own_curves = [
         own_curve(run.name, forecast, budget, standard_error=0.0)
         for run, forecast in zip(plan.runs, plan.forecasts, strict=True)
-        if run.split == split
+        if run.batch_shape == batch_shape
     ]
     return {
-        **_split_settings(split),
-        "steps": plan.steps(split, budget),
+        **_batch_shape_settings(batch_shape),
+        "steps": plan.steps(batch_shape, budget),
         "trained": bool(own_curves),
-        "pass_rate": amounts.interval(law.pass_rate([split], amounts.MEDIAN_AND_90)[:, 0]),
+        "pass_rate": amounts.interval(law.pass_rate([batch_shape], amounts.MEDIAN_AND_90)[:, 0]),
         "own_curves": own_curves,
     }
 
 
-def _split_settings(split: BatchSplit) -> dict[str, Any]:
+def _batch_shape_settings(batch_shape: BatchShape) -> dict[str, Any]:
     return {
-        "name": split.name,
-        "rollouts_per_prompt": split.rollouts,
-        "prompts_per_step": split.prompts,
+        "name": batch_shape.name,
+        "rollouts_per_prompt": batch_shape.rollouts,
+        "prompts_per_step": batch_shape.prompts,
     }
 
 
-def _at_budget(law: SplitLaw, splits: Sequence[BatchSplit], budget: float) -> dict[str, Any]:
-    choice = choose(law, splits)
+def _at_budget(
+    law: BatchShapeLaw, batch_shapes: Sequence[BatchShape], budget: float
+) -> dict[str, Any]:
+    choice = choose(law, batch_shapes)
     return {
         "budget": budget,
-        "recommended": splits[choice.best].name,
+        "recommended": batch_shapes[choice.best].name,
         "probability": choice.best_probability[choice.best],
     }
 
 
 def _missing(
-    law: SplitLaw, splits: Sequence[BatchSplit], trained: Sequence[BatchSplit]
+    law: BatchShapeLaw, batch_shapes: Sequence[BatchShape], trained: Sequence[BatchShape]
 ) -> dict[str, Any] | None:
     """The run to make next, or None if it would hardly change the choice."""
-    run = further_run(law, splits, trained)
+    run = further_run(law, batch_shapes, trained)
     if run.value < NEGLIGIBLE_GAIN:
         return None
-    return _split_settings(run.split) | {"value": run.value, "why": _why(run.split, trained)}
+    return _batch_shape_settings(run.batch_shape) | {
+        "value": run.value,
+        "why": _why(run.batch_shape, trained),
+    }
 
 
-def _why(split: BatchSplit, trained: Sequence[BatchSplit]) -> str:
+def _why(batch_shape: BatchShape, trained: Sequence[BatchShape]) -> str:
     """The property of this split that the trained runs lack."""
-    if split in trained:
+    if batch_shape in trained:
         return "since those of this split leave its pass rate open"
     for setting, value, values in (
         (
             "rollouts per prompt",
-            split.rollouts,
-            [trained_split.rollouts for trained_split in trained],
+            batch_shape.rollouts,
+            [trained_shape.rollouts for trained_shape in trained],
         ),
-        ("prompts per step", split.prompts, [each.prompts for each in trained]),
+        ("prompts per step", batch_shape.prompts, [each.prompts for each in trained]),
     ):
         if value > max(values):
             return f"since no run has more than {max(values)} {setting}"
@@ -234,14 +246,14 @@ def _cautions(plan: BatchPlan, rows: Sequence[dict[str, Any]], budget: float) ->
         times = budget / float(run.curve.compute[-1])
         if not kind.is_described:
             warnings.append(
-                f"{run.name} ({run.split.name}): verdict {str(kind).replace('_', ' ')}; it is left "
-                "out of the law. If its split is the cause, avoid it."
+                f"{run.name} ({run.batch_shape.name}): verdict {str(kind).replace('_', ' ')}; it "
+                "is left out of the law. If its split is the cause, avoid it."
             )
         # Times a run's compute: a budget beyond that is called an extrapolation far out. Chosen,
         # not measured.
         elif times > 3.0:
             warnings.append(
-                f"{run.name} ({run.split.name}): the budget is {times:.1f} times its compute."
+                f"{run.name} ({run.batch_shape.name}): the budget is {times:.1f} times its compute."
             )
     for row in rows:
         warnings += disagreements(row, "the law")
@@ -252,7 +264,7 @@ def _cautions(plan: BatchPlan, rows: Sequence[dict[str, Any]], budget: float) ->
     return warnings
 
 
-def _law_intervals(law: SplitLaw) -> dict[str, amounts.Interval]:
+def _law_intervals(law: BatchShapeLaw) -> dict[str, amounts.Interval]:
     return {
         "rollouts_slope": draws_interval(law.coefficients[:, 1]),
         "rollouts_curvature": draws_interval(law.coefficients[:, 2]),

@@ -20,7 +20,7 @@ from rollcast.curves.columns.units import STEPS
 from rollcast.curves.curve_source import read_histories, tell
 from rollcast.curves.evaluations import RunHistory
 from rollcast.runfolder.files import EVALUATIONS, RUN_FILE
-from rollcast.scaling.law.batch_split import BatchSplit
+from rollcast.scaling.law.batch_shape import BatchShape
 from rollcast.scaling.law.curve import Curve
 
 ROLLOUTS = "rollouts"
@@ -47,7 +47,7 @@ class BatchRun:
     """
 
     name: str
-    split: BatchSplit
+    batch_shape: BatchShape
     curve: Curve
     compute_per_step: float | None
     settings: RunConfig | None
@@ -103,21 +103,23 @@ def read_runs(
         for source, settings in zip(sources, run_configs, strict=True)
         if settings is None
     ]
-    given_rollouts = given_numbers("--rollouts", rollouts, names, foreign)
+    rollouts_per_prompt_by_run = given_numbers("--rollouts", rollouts, names, foreign)
     given_prompts = given_numbers("--prompts", prompts, names, foreign)
     runs = []
     for source, history, settings in zip(sources, histories, run_configs, strict=True):
         if settings is not None:
-            split = BatchSplit(
+            batch_shape = BatchShape(
                 settings.recipe.rollouts_per_prompt, settings.recipe.prompts_per_step
             )
         else:
-            split = BatchSplit(
-                _require_number(source.name, given_rollouts, "rollouts_per_prompt", "--rollouts"),
+            batch_shape = BatchShape(
+                _require_number(
+                    source.name, rollouts_per_prompt_by_run, "rollouts_per_prompt", "--rollouts"
+                ),
                 _require_number(source.name, given_prompts, "prompts_per_step", "--prompts"),
             )
-        curve, cost = _curve(source, history, split)
-        runs.append(BatchRun(source.name, split, curve, cost, settings))
+        curve, cost = _curve(source, history, batch_shape)
+        runs.append(BatchRun(source.name, batch_shape, curve, cost, settings))
     return runs
 
 
@@ -193,12 +195,12 @@ def differences_of_files(runs: Sequence[BatchRun]) -> list[str]:
             )
         if (
             _same_rate(its_settings.recipe.optimizer, settings.recipe.optimizer)
-            and run.split.rollouts_per_step != first.split.rollouts_per_step
+            and run.batch_shape.rollouts_per_step != first.batch_shape.rollouts_per_step
         ):
             cautions.append(
                 f"{run.name} and {first.name} have one learning rate for batches of "
-                f"{run.split.rollouts_per_step} and {first.split.rollouts_per_step} rollouts; "
-                "IsoCompute scales it with the root of the batch "
+                f"{run.batch_shape.rollouts_per_step} and {first.batch_shape.rollouts_per_step} "
+                "rollouts; IsoCompute scales it with the root of the batch "
                 "(recipe.optimizer.scale_with_batch)."
             )
     return cautions
@@ -228,7 +230,9 @@ def _require_number(name: str, numbers: dict[str, int], setting: str, option: st
     return numbers[name]
 
 
-def _curve(source: Source, history: RunHistory, split: BatchSplit) -> tuple[Curve, float | None]:
+def _curve(
+    source: Source, history: RunHistory, batch_shape: BatchShape
+) -> tuple[Curve, float | None]:
     """The curve, and the compute of a step; None if unknown. Raises UserError."""
     try:
         axis, curve = make_curve(history, without_start_up)
@@ -241,10 +245,10 @@ def _curve(source: Source, history: RunHistory, split: BatchSplit) -> tuple[Curv
             "start-up"
         )
     if curve.unit == STEPS:
-        cost = float(split.rollouts_per_step)
+        cost = float(batch_shape.rollouts_per_step)
         tell(
-            f"{source.path}: its steps are counted as {split.rollouts} x {split.prompts} = "
-            f"{cost:g} rollouts each"
+            f"{source.path}: its steps are counted as {batch_shape.rollouts} x "
+            f"{batch_shape.prompts} = {cost:g} rollouts each"
         )
         return replace(curve, compute=curve.compute * cost, unit=ROLLOUTS), cost
     # Rows of a table may have no steps; those of a run's folder always do.

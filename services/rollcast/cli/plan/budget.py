@@ -187,9 +187,12 @@ def _show(answer: dict[str, Any]) -> None:
         ("headroom A - level now", answer["headroom"], ".3f"),
     ]
     if (spent := answer.get("budget")) is not None:
-        at = amounts.amount(spent["compute"])
+        budget_text = amounts.amount(spent["compute"])
         reading = spent["reading"] if spent["reading"]["q50"] is not None else None
-        rows += [(f"reading at {at}", reading, ".3f"), (f"law at {at}", spent["law"], ".3f")]
+        rows += [
+            (f"reading at {budget_text}", reading, ".3f"),
+            (f"law at {budget_text}", spent["law"], ".3f"),
+        ]
     if (target := answer.get("target")) is not None:
         rows.append((f"{answer['unit']} to {target['pass_rate']:g}", target["compute"], ".4g"))
     report.show_quantiles(rows)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @functools.partial(options.with_group, "planned", RunToPlan)
-@functools.partial(options.with_group, "given", RateOptions)
+@functools.partial(options.with_group, "rate_options", RateOptions)
 def devices(
     devices: Annotated[int, typer.Option(min=2, max=1024, help="devices to split")],
     *,
@@ -35,7 +35,7 @@ def devices(
         Path | None, typer.Option(help="measure the rates on this run; options below win")
     ] = None,
     planned: RunToPlan,
-    given: RateOptions,
+    rate_options: RateOptions,
     as_json: options.AsJson = False,
     plot: report.Plot = None,
 ) -> None:
@@ -59,9 +59,9 @@ def devices(
         from rollcast.cli.plan.measured_run import read_run
 
         run = read_run(run_folder)
-    prediction = read_prediction(planned, given, devices)
+    prediction = read_prediction(planned, rate_options, devices)
     if prediction is None:
-        rates, caveats = calibrate(given, run)
+        rates, caveats = calibrate(rate_options, run)
         splits = list_splits(devices, rates)
     else:
         if run is not None:
@@ -69,9 +69,9 @@ def devices(
                 "--run-folder, --config: a run is measured or predicted; give one of the two"
             )
         rates, caveats = calibrate(
-            prediction.fill_missing_rates(given), None, prediction.plan.config.recipe
+            prediction.fill_missing_rates(rate_options), None, prediction.plan.config.recipe
         )
-        rates = prediction.with_trainer(rates, given)
+        rates = prediction.with_trainer(rates, rate_options)
         splits = prediction.fitting(list_splits(devices, rates))
     if not splits:
         need = rates.devices_per_generator + rates.trainer_multiple

@@ -52,14 +52,16 @@ def draw_sizes(
         for curve in (forecast.curve for size, forecast in runs if size == row["size"]):
             axes.plot(curve.compute, curve.pass_rate, marker, ms=3.5, color=colour)
     _draw_changes(axes, answer["changes"], first, float(compute[-1]))
-    at = f"{amount(answer['budget'])} {answer['unit']}"
-    axes.axvline(answer["budget"], color=INK, lw=1.2, ls="-.", label=f"budget, {at}")
+    budget_text = f"{amount(answer['budget'])} {answer['unit']}"
+    axes.axvline(answer["budget"], color=INK, lw=1.2, ls="-.", label=f"budget, {budget_text}")
     label = "pass rate (law of each size, 90 % band)"
     axes.set(xscale="log", xlabel=f"compute ({answer['unit']})", ylabel=label)
-    heading = f"No size is recommended at {at}."
+    heading = f"No size is recommended at {budget_text}."
     if answer["recommended"] is not None:
         chance = chance_in_words(answer["probability"])
-        heading = f"{answer['recommended']} is the best size at {at} with a chance of {chance}."
+        heading = (
+            f"{answer['recommended']} is the best size at {budget_text} with a chance of {chance}."
+        )
     write_heading(figure, [heading], answer["caveats"])
     legend_below(figure, columns=3)
     save(figure, path)

@@ -41,11 +41,12 @@ def draw_batch(forecasts: Sequence[Forecast], answer: dict[str, Any], path: Path
     curve_axes.set(xscale="log", xlabel=label, ylabel="pass rate")
     curve_axes.set_title("each run, and its forecast to the budget (90 %)", fontsize=10)
     _draw_splits(split_axes, answer)
-    at = f"{amount(answer['budget'])} {answer['unit']}"
+    budget_text = f"{amount(answer['budget'])} {answer['unit']}"
     best = answer["recommended"]
-    title = f"No split is recommended at {at}"
+    title = f"No split is recommended at {budget_text}"
     if best is not None:
-        title = f"{best['name']} at {at}, the best with {chance_in_words(answer['probability'])}"
+        chance = chance_in_words(answer["probability"])
+        title = f"{best['name']} at {budget_text}, the best with {chance}"
     write_heading(figure, [title], answer["caveats"])
     legend_below(figure, curve_axes, columns=4)
     save(figure, path)

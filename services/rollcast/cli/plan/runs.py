@@ -224,16 +224,19 @@ def recommendation(
     best = recommended["best"]
     hours = amounts.amount(nothing["saved"])
     current_rate = nothing["best"]["mean"]
-    able = [row["run"] for row in rows if row["has_forecast"]]
-    broken = [row["run"] for row in rows if not row["has_forecast"]]
-    if not able:
-        have = "has" if len(broken) == 1 else "have"
-        return f"Spend nothing yet: {join_names(broken)} {have} no law to plan with; see why below."
-    aside = f", set {join_names(broken)} aside" if broken else ""
+    runs_with_forecast = [row["run"] for row in rows if row["has_forecast"]]
+    runs_without_forecast = [row["run"] for row in rows if not row["has_forecast"]]
+    if not runs_with_forecast:
+        verb = "has" if len(runs_without_forecast) == 1 else "have"
+        return (
+            f"Spend nothing yet: {join_names(runs_without_forecast)} {verb} no law to plan with; "
+            "see why below."
+        )
+    aside = f", set {join_names(runs_without_forecast)} aside" if runs_without_forecast else ""
     if recommended is nothing:
         return (
-            f"Stop {join_names(able)}{aside}: with 95 % the {hours} {unit} gain at most "
-            f"{nothing['loss_upper']:.3f}, "
+            f"Stop {join_names(runs_with_forecast)}{aside}: with 95 % the {hours} {unit} gain "
+            f"at most {nothing['loss_upper']:.3f}, "
             f"less than {least_gain:g}; the best run has {current_rate:.3f} now."
         )
     count = len(recommended["continued"])
@@ -242,7 +245,7 @@ def recommendation(
         if count > 1
         else f"all {hours} {unit}"
     )
-    stopped_runs = [name for name in able if name not in recommended["continued"]]
+    stopped_runs = [name for name in runs_with_forecast if name not in recommended["continued"]]
     stop = f", stop {join_names(stopped_runs)}" if stopped_runs else ""
     sentence = f"Continue {join_names(recommended['continued'])} with {budget_share}{stop}{aside}"
     sentence += (
@@ -252,8 +255,8 @@ def recommendation(
     other_choices = [choice for choice in choices[:-1] if choice is not recommended]
     if other_choices:
         second = min(other_choices, key=lambda choice: float(choice["expected_loss"]))
-        less = second["expected_loss"] - recommended["expected_loss"]
-        lower = f"{less:.3f} lower" if less >= 0.0005 else "as high"
+        loss_difference = second["expected_loss"] - recommended["expected_loss"]
+        lower = f"{loss_difference:.3f} lower" if loss_difference >= 0.0005 else "as high"
         sentence += f"; the next best choice, to continue {second['name']}, ends {lower}"
     return f"{sentence}."
 

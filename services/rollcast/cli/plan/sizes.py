@@ -289,15 +289,18 @@ def _show_choice(answer: dict[str, Any]) -> None:
     from rollcast.scaling.decisions.advice_words import chance_in_words
 
     unit = answer["unit"]
-    at = amounts.amount(answer["budget"])
+    budget_text = amounts.amount(answer["budget"])
     if answer["recommended"] is None:
-        say(f"At {at} {unit}: no size is recommended, since {answer['unfit']}.")
+        say(f"At {budget_text} {unit}: no size is recommended, since {answer['unfit']}.")
         return
     name = answer["recommended"]
     chance = answer["probability"]
     # Probability to be the best from which a size is recommended without reserve
-    sure = "." if chance >= 0.9 else "; the runs do not separate the sizes there."
-    say(f"At {at} {unit}: {name}, the best with probability {chance_in_words(chance)}{sure}")
+    reservation = "." if chance >= 0.9 else "; the runs do not separate the sizes there."
+    say(
+        f"At {budget_text} {unit}: {name}, the best with probability "
+        f"{chance_in_words(chance)}{reservation}"
+    )
     for change in answer["changes"]:
         beyond = ", beyond the compute seen" if change["beyond_what_was_seen"] else ""
         say(

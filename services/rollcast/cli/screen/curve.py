@@ -35,7 +35,9 @@ def draw_curve(
     last = max(end, current_hours) if end is not None else 1.5 * current_hours
     if last <= 0:
         last = 1.0
-    band = _between([] if forecast is None else forecast.band, columns, last, current_hours)
+    band = _interpolate_band(
+        [] if forecast is None else forecast.band, columns, last, current_hours
+    )
     low, high = _scale(points, band)
     cells = [[" "] * columns for _ in range(rows)]
 
@@ -55,18 +57,18 @@ def draw_curve(
     ]
 
 
-def _between(
+def _interpolate_band(
     band: Band, columns: int, last: float, current_hours: float
 ) -> dict[int, tuple[float, float, float]]:
     """The band at each column from the newest evaluation on, straight between its points."""
     interpolated_band = {}
     for column in range(columns):
-        at = column / (columns - 1) * last
-        if at < current_hours:
+        column_hours = column / (columns - 1) * last
+        if column_hours < current_hours:
             continue
         for (left_hours, *left_rates), (right_hours, *right_rates) in pairwise(band):
-            if left_hours <= at <= right_hours and right_hours > left_hours:
-                share = (at - left_hours) / (right_hours - left_hours)
+            if left_hours <= column_hours <= right_hours and right_hours > left_hours:
+                share = (column_hours - left_hours) / (right_hours - left_hours)
                 low, middle, high = (
                     a + share * (b - a) for a, b in zip(left_rates, right_rates, strict=True)
                 )

@@ -62,23 +62,27 @@ def coming(status: RunStatus, now_seconds: float) -> list[str]:
     # late.
     late_seconds = 10.0
     if pace is None:
-        since = now_seconds - (status.stepped_at or now_seconds)
-        return [] if since < late_seconds else [f"no step for {duration(since)}{_waiting(status)}"]
+        seconds_since_step = now_seconds - (status.stepped_at or now_seconds)
+        return (
+            []
+            if seconds_since_step < late_seconds
+            else [f"no step for {duration(seconds_since_step)}{_waiting(status)}"]
+        )
     phrases = [f"{_step_seconds(pace.step_seconds)} a step"]
-    late = now_seconds - pace.next_step_at
-    if late >= max(late_seconds, pace.step_seconds) or (
-        late >= LEAST_DUE_SECONDS and status.waits_for
+    overdue_seconds = now_seconds - pace.next_step_at
+    if overdue_seconds >= max(late_seconds, pace.step_seconds) or (
+        overdue_seconds >= LEAST_DUE_SECONDS and status.waits_for
     ):
-        return [*phrases, f"next step late by {duration(late)}{_waiting(status)}"]
+        return [*phrases, f"next step late by {duration(overdue_seconds)}{_waiting(status)}"]
     phrases.append(_due("next step", pace.next_step_at, now_seconds))
     if pace.next_evaluation_at is not None:
         phrases.append(_due("next evaluation", pace.next_evaluation_at, now_seconds))
     if pace.end_at is not None:
-        at = time.strftime(
+        end_time = time.strftime(
             "%H:%M" if pace.end_at - now_seconds < DAY else "%d %b %H:%M",
             time.localtime(pace.end_at),
         )
-        phrases.append(f"{_due('end', pace.end_at, now_seconds)} ({at})")
+        phrases.append(f"{_due('end', pace.end_at, now_seconds)} ({end_time})")
     return phrases
 
 
@@ -86,10 +90,10 @@ def _waiting(status: RunStatus) -> str:
     return f", waits for {status.waits_for}" if status.waits_for else ""
 
 
-def _due(event_name: str, at: float, now_seconds: float) -> str:
+def _due(event_name: str, due_at: float, now_seconds: float) -> str:
     return (
-        f"{event_name} in {duration(at - now_seconds)}"
-        if at - now_seconds >= LEAST_DUE_SECONDS
+        f"{event_name} in {duration(due_at - now_seconds)}"
+        if due_at - now_seconds >= LEAST_DUE_SECONDS
         else f"{event_name} now"
     )
 
@@ -107,8 +111,8 @@ def work(
         phrases.append(f"generators {status.generators_ready} of {num_generators}")
     if status.tokens_per_second is not None:
         phrases.append(f"{status.tokens_per_second:,.0f} tokens/s")
-    if total := sum(status.staleness.values()):
-        mean = sum(age * tokens for age, tokens in status.staleness.items()) / total
+    if num_tokens := sum(status.staleness.values()):
+        mean = sum(age * tokens for age, tokens in status.staleness.items()) / num_tokens
         phrases.append(f"staleness {mean:.1f}, at most {max(status.staleness)} of {max_staleness}")
     return phrases
 

@@ -2,11 +2,11 @@
 
 from typing import Literal
 
+from rollcast.config.custom_function import CustomFunction
 from rollcast.config.losses.settings import LossSettings
-from rollcast.config.own_part import OwnPart
 
 
-class OwnLoss(OwnPart, LossSettings):
+class CustomLoss(CustomFunction, LossSettings):
     """The function returns J_t [T] of `rollcast.recipe.losses.loss.LossInputs`."""
 
     kind: Literal["python"] = "python"

@@ -137,7 +137,7 @@ def named_columns(sheet: Sheet) -> NamedColumns:
     return {name: NamedColumn(name, sheet) for name in sheet.columns}
 
 
-def find_columns(names: Iterable[str], wanted: Iterable[str]) -> list[str]:
+def find_columns(names: Iterable[str], wanted_names: Iterable[str]) -> list[str]:
     """The wanted columns that are among the names, as the file spells them.
 
     Upper and lower case are the same, unless two columns of the file differ in nothing else.
@@ -147,14 +147,14 @@ def find_columns(names: Iterable[str], wanted: Iterable[str]) -> list[str]:
     folded = {name.casefold(): name for name in reversed(spellings)}
     return [
         name if name in spellings else folded[name.casefold()]
-        for name in wanted
+        for name in wanted_names
         if name.casefold() in folded
     ]
 
 
-def find_column(names: Iterable[str], wanted: Iterable[str]) -> str | None:
+def find_column(names: Iterable[str], wanted_names: Iterable[str]) -> str | None:
     """The first of the wanted columns that is among the names; None if none is."""
-    return next(iter(find_columns(names, wanted)), None)
+    return next(iter(find_columns(names, wanted_names)), None)
 
 
 def usual_columns(columns: NamedColumns) -> UsualColumns:

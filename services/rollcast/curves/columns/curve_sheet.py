@@ -99,9 +99,9 @@ class CurveSheet:
         # Rows of several runs may alternate, so a lower step in the next row is no restart.
         if len(numbers) > 1:
             return np.array([numbers[run] for run in runs], dtype=np.int64)
-        begins = np.zeros(compute.size, dtype=np.int64)
-        begins[going_back(self.sheet, compute, is_known)] = 1
-        return np.asarray(np.cumsum(begins)[is_known])
+        is_restart = np.zeros(compute.size, dtype=np.int64)
+        is_restart[going_back(self.sheet, compute, is_known)] = 1
+        return np.asarray(np.cumsum(is_restart)[is_known])
 
     @property
     def strays(self) -> Rows:

@@ -282,8 +282,8 @@ def _is_part(parts: list[str]) -> bool:
     """Whether something is named at or after the word reward: `rewards/format/mean`,
     `accuracy_reward`.
     """
-    from_reward = dropwhile(lambda part: not words_in(part) & REWARD_WORDS, parts)
+    from_reward = dropwhile(lambda path_part: not words_in(path_part) & REWARD_WORDS, parts)
     return any(
-        words_in(part) & ACCURACY_WORDS or not all(map(_is_data_set, _subject_in(part)))
-        for part in from_reward
+        words_in(path_part) & ACCURACY_WORDS or not all(map(_is_data_set, _subject_in(path_part)))
+        for path_part in from_reward
     )

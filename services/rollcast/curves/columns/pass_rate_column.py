@@ -174,7 +174,7 @@ def _choose_in_stage(candidates: Sequence[_Candidate]) -> PassRateChoice:
         return PassRateChoice([candidate.name for candidate in chosen])
     [whole] = chosen
     if not parts or whole.is_accuracy:
-        return _beside(whole, wholes)
+        return _choice_with_note(whole, wholes)
     right = [part for part in parts if part.measure.is_correctness and part.is_in_range]
     # A total with a bonus for length or format is no pass rate, but its part for right answers is
     # one.
@@ -239,7 +239,7 @@ def _best(candidates: Sequence[_Candidate]) -> list[_Candidate]:
     return [candidate for candidate in candidates if rank(candidate) == best_rank]
 
 
-def _beside(chosen: _Candidate, wholes: Sequence[_Candidate]) -> PassRateChoice:
+def _choice_with_note(chosen: _Candidate, wholes: Sequence[_Candidate]) -> PassRateChoice:
     """The choice with a sentence on columns of other data sets that were not taken."""
     other_names = [
         candidate.name

@@ -44,8 +44,8 @@ def going_back(sheet: Sheet, counter: Array, is_evaluation: Mask) -> Rows:
     `counter`: (n,) steps, or what else rises, nan if unknown. In a file that is not in order of
     time, every fall.
     """
-    begins, _ = _falls(sheet, counter, is_evaluation)
-    return begins
+    restart_rows, _ = _falls(sheet, counter, is_evaluation)
+    return restart_rows
 
 
 def stray_rows(sheet: Sheet, counter: Array, is_evaluation: Mask) -> Rows:
@@ -68,26 +68,26 @@ def _falls(sheet: Sheet, counter: Array, is_evaluation: Mask) -> tuple[Rows, Row
     interval = float(np.median(rises)) if rises.size else 0.0
     kinds = row_kinds(sheet, is_evaluation)[rows].tolist()
     steps = counts.tolist()
-    newest: dict[int, float] = {}
-    begins: list[int] = []
+    newest_step_by_kind: dict[int, float] = {}
+    restart_rows: list[int] = []
     strays: list[int] = []
     done = 0
     for fall in falls.tolist():
         if fall < done:
             continue  # among strays
-        newest.update(zip(kinds[done:fall], steps[done:fall], strict=True))
+        newest_step_by_kind.update(zip(kinds[done:fall], steps[done:fall], strict=True))
         done = fall
-        if not _has_gone_back(steps, kinds, newest, fall):
+        if not _has_gone_back(steps, kinds, newest_step_by_kind, fall):
             continue
         if num_strays := _num_strays(steps, fall, interval):
             done = fall + num_strays
             strays.extend(range(fall, done))
         else:
-            begins.append(fall)
+            restart_rows.append(fall)
             # Otherwise a row that is printed late after this restart would look like a second
             # restart.
-            newest.clear()
-    return rows[begins], rows[strays]
+            newest_step_by_kind.clear()
+    return rows[restart_rows], rows[strays]
 
 
 def _num_strays(steps: list[float], fall: int, interval: float) -> int:
@@ -97,7 +97,14 @@ def _num_strays(steps: list[float], fall: int, interval: float) -> int:
     reached = steps[fall - 1]
     # Up to three rows that fall back before the log goes on above are no restart: lines that a
     # model quotes, say
-    end = next((at for at in range(fall, min(fall + 4, len(steps))) if steps[at] > reached), fall)
+    end = next(
+        (
+            row_index
+            for row_index in range(fall, min(fall + 4, len(steps)))
+            if steps[row_index] > reached
+        ),
+        fall,
+    )
     low = steps[fall:end]
     # Rows that reach the level again redo steps, and rows from the first step on may begin another
     # run.
@@ -124,22 +131,22 @@ def is_unordered(counts: Array) -> bool:
 
 
 def _has_gone_back(
-    steps: list[float], kinds: list[int], newest: dict[int, float], fall: int
+    steps: list[float], kinds: list[int], newest_step_by_kind: dict[int, float], fall: int
 ) -> bool:
     """Whether the rows from a fall on, until they exceed the level before it, redo steps.
 
-    `newest`: kind of row -> its newest step since the log went back the last time.
+    `newest_step_by_kind`: kind of row -> its newest step since the log went back the last time.
     """
     reached = steps[fall - 1]
-    again: set[float] = set()
+    repeated_steps: set[float] = set()
     # Rows after a fall of the step that are looked at
     for row_index in range(fall, min(fall + 1_000, len(steps))):
         step = steps[row_index]
         if step > reached:
             return False
-        if step < newest.get(kinds[row_index], step):
+        if step < newest_step_by_kind.get(kinds[row_index], step):
             return True
-        again.add(step)
-        if len(again) == MIN_STEPS_AGAIN:
+        repeated_steps.add(step)
+        if len(repeated_steps) == MIN_STEPS_AGAIN:
             return True
     return False

@@ -190,19 +190,19 @@ def read_line(number: int, line: str, heading: Row | None = None) -> ConsoleLine
     counters, rest = _counters(_NUMBER_TYPE.sub(r"\1", line))
     counters = counters or heading or {}
     pairs: Row = {}
-    first = len(rest)
-    at = 0
+    first_value_offset = len(rest)
+    chunk_offset = 0
     for chunk in _SEPARATOR.split(rest):
-        at = max(rest.find(chunk, at), at)
+        chunk_offset = max(rest.find(chunk, chunk_offset), chunk_offset)
         for name, value, offset in _pairs(chunk):
-            first = min(first, at + offset)
+            first_value_offset = min(first_value_offset, chunk_offset + offset)
             pairs.setdefault(name, value)
     if (
         counters
         and (measure_match := _AT_STEP.search(rest))
         and measures_success(measure_match["name"])
     ):
-        first = min(first, measure_match.start())
+        first_value_offset = min(first_value_offset, measure_match.start())
         pairs.update({name: value for name, value, _ in _values([measure_match])})
     measures = filter(None, map(measure_or_count, pairs))
     has_rate = any(measure.kind < MeasureKind.REWARD for measure in measures)
@@ -211,11 +211,11 @@ def read_line(number: int, line: str, heading: Row | None = None) -> ConsoleLine
         and not has_rate
         and (right := next(filter(None, (form.search(rest) for form in _COUNTED)), None))
     ):
-        first = min(first, right.start())
+        first_value_offset = min(first_value_offset, right.start())
         pairs["correct"] = _share(right["value"], int(right["total"]))
     if not pairs:
         return None
-    leading_text = rest[:first]
+    leading_text = rest[:first_value_offset]
     prefix = _find_stage(leading_text)
     row: Row = dict(counters)
     for name, value in pairs.items():
@@ -275,7 +275,9 @@ def form_of_text(text: str) -> str:
     text = _NUMERALS.sub("#", _DATES.sub("@", text))
     # Characters of a form: longer lines are answers, not messages of the loop
     return (
-        _BLANKS.sub(lambda blanks: "|" if "|" in blanks[0] else " ", text).strip()[:200].casefold()
+        _BLANKS.sub(lambda blank_match: "|" if "|" in blank_match[0] else " ", text)
+        .strip()[:200]
+        .casefold()
     )
 
 
@@ -314,7 +316,9 @@ def _is_share(progress: re.Match[str]) -> bool:
     """Whether it is a share of right answers: `31/100 correct`, `accuracy 31/100`."""
     names = progress.string[: progress.start(1)].split()[-1:]
     counted = filter(None, (form.search(progress.string) for form in _COUNTED))
-    is_counted = any(found.start() <= progress.start(1) < found.end() for found in counted)
+    is_counted = any(
+        count_match.start() <= progress.start(1) < count_match.end() for count_match in counted
+    )
     return is_counted or any(map(measures_success, names))
 
 

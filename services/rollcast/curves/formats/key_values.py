@@ -62,9 +62,9 @@ def has_loop(text: str) -> bool:
             if line.is_json or line.counter is None or not any(map(measures_success, line.row)):
                 continue
             step = line.row[line.counter]
-            at, rises = newest.get(line.form, (step, 0))
-            newest[line.form] = (step, rises + (step > at))
-            if rises + (step > at) >= MIN_SERIES_STEPS - 1:
+            newest_step, rises = newest.get(line.form, (step, 0))
+            newest[line.form] = (step, rises + (step > newest_step))
+            if rises + (step > newest_step) >= MIN_SERIES_STEPS - 1:
                 return True
     return False
 

@@ -91,7 +91,7 @@ def _rows(contents: list[bytes], log: LogFile) -> Iterator[Row]:
             num_events += 1
             refuse_above(num_events, MAX_ROWS, "events")
             try:
-                step, at, scalars = _event(view[start:end])
+                step, wall_seconds, scalars = _event(view[start:end])
             except (ValueError, struct.error):
                 num_bad += 1
                 continue
@@ -101,7 +101,7 @@ def _rows(contents: list[bytes], log: LogFile) -> Iterator[Row]:
             if row.get("step") != step or scalars.keys() & row.keys() or len(row) > MAX_FIELDS:
                 if row:
                     yield row
-                row = {"step": step, WALL_TIME: at}
+                row = {"step": step, WALL_TIME: wall_seconds}
             row.update(scalars)
         if row:
             yield row
@@ -111,28 +111,31 @@ def _rows(contents: list[bytes], log: LogFile) -> Iterator[Row]:
 
 def _records(content: memoryview) -> Iterator[tuple[int, int]]:
     """The beginning and end of each record; the end is -1 if the record is unfinished."""
-    at = 0
+    record_offset = 0
     footer_bytes = 4
-    while len(content) - at >= HEADER.size:
-        length, checksum = HEADER.unpack_from(content, at)
-        start = at + HEADER.size
+    while len(content) - record_offset >= HEADER.size:
+        length, checksum = HEADER.unpack_from(content, record_offset)
+        start = record_offset + HEADER.size
         is_whole = length <= len(content) - start - footer_bytes
-        if masked_crc32c(bytes(content[at : at + 8])) != checksum or not is_whole:
+        if (
+            masked_crc32c(bytes(content[record_offset : record_offset + 8])) != checksum
+            or not is_whole
+        ):
             break
         yield start, start + length
-        at = start + length + footer_bytes
-    if at < len(content):
-        yield at, -1
+        record_offset = start + length + footer_bytes
+    if record_offset < len(content):
+        yield record_offset, -1
 
 
 def _event(message: memoryview) -> tuple[int, float, dict[str, float]]:
     """Step, Unix seconds, scalars by tag."""
     scalars: dict[str, float] = {}
     step = 0
-    at = 0.0
+    wall_seconds = 0.0
     for number, kind, payload, value in fields(message):
         if (number, kind) == (1, WIRE_FIXED64):
-            (at,) = struct.unpack("<d", payload)
+            (wall_seconds,) = struct.unpack("<d", payload)
         elif (number, kind) == (2, WIRE_VARINT):
             step = to_signed(value)
         elif (number, kind) == (5, WIRE_BYTES):
@@ -141,7 +144,7 @@ def _event(message: memoryview) -> tuple[int, float, dict[str, float]]:
                     tag, scalar = _scalar(summary)
                     if scalar is not None:
                         scalars[tag] = scalar
-    return step, at, scalars
+    return step, wall_seconds, scalars
 
 
 def _scalar(message: memoryview) -> tuple[str, float | None]:

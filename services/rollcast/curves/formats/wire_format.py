@@ -16,26 +16,26 @@ def fields(message: memoryview) -> Iterator[tuple[int, int, memoryview, int]]:
 
     Raises ValueError: it is not a message.
     """
-    at = 0
+    offset = 0
     end = len(message)
-    while at < end:
-        key, at = _varint(message, at)
+    while offset < end:
+        key, offset = _varint(message, offset)
         number = key >> 3
         kind = key & 7
         if kind == WIRE_VARINT:
-            value, at = _varint(message, at)
-            yield number, kind, message[at:at], value
+            value, offset = _varint(message, offset)
+            yield number, kind, message[offset:offset], value
             continue
         if kind == WIRE_BYTES:
-            length, at = _varint(message, at)
+            length, offset = _varint(message, offset)
         elif kind in (WIRE_FIXED64, WIRE_FIXED32):
             length = 8 if kind == WIRE_FIXED64 else 4
         else:
             raise ValueError(f"wire type {kind} is not one of protobuf's")
-        if length > end - at:
+        if length > end - offset:
             raise ValueError("a field is longer than its message")
-        yield number, kind, message[at : at + length], 0
-        at += length
+        yield number, kind, message[offset : offset + length], 0
+        offset += length
 
 
 def payloads(message: memoryview, number: int) -> Iterator[memoryview]:
@@ -45,16 +45,16 @@ def payloads(message: memoryview, number: int) -> Iterator[memoryview]:
             yield payload
 
 
-def _varint(message: memoryview, at: int) -> tuple[int, int]:
+def _varint(message: memoryview, offset: int) -> tuple[int, int]:
     value = 0
     # Seven bits a byte: ten bytes hold 64 bits
     for byte_index in range(10):
-        if at + byte_index >= len(message):
+        if offset + byte_index >= len(message):
             break
-        byte = message[at + byte_index]
+        byte = message[offset + byte_index]
         value |= (byte & 0x7F) << (7 * byte_index)
         if byte < 0x80:
-            return value, at + byte_index + 1
+            return value, offset + byte_index + 1
     raise ValueError("a number does not end")
 
 

@@ -80,9 +80,9 @@ class ForeignCurve:
             part_end = min(end, part_start + (MAX_INSTANTS - 1) * coarse)
             series = self._ask(self._queries.pass_rate, part_start, part_end, coarse)
             if series is not None and series.times:
-                first = series.times[0]
-                if first > start:
-                    return _ReadProgress(until=first - coarse)
+                first_time = series.times[0]
+                if first_time > start:
+                    return _ReadProgress(until=first_time - coarse)
                 # The time of a value that is older than the look-back is unknown.
                 return _ReadProgress(
                     until=start, began=start, mark=None if self._queries.step else series.values[0]
@@ -109,32 +109,32 @@ class ForeignCurve:
             return progress
         if progress.began is None and pass_rate.times:
             progress = replace(progress, began=pass_rate.times[0])
-        for at, value in zip(pass_rate.times, pass_rate.values, strict=True):
-            hours = _value_at(compute, at)
-            mark = value if queries.step is None else _value_at(steps, at)
-            is_close = at - progress.evaluated_at < self._spacing(progress, at)
+        for instant, value in zip(pass_rate.times, pass_rate.values, strict=True):
+            hours = _value_at(compute, instant)
+            mark = value if queries.step is None else _value_at(steps, instant)
+            is_close = instant - progress.evaluated_at < self._spacing(progress, instant)
             if hours is None or mark is None or mark == progress.mark or is_close:
                 continue
-            progress = replace(progress, mark=mark, evaluated_at=at)
+            progress = replace(progress, mark=mark, evaluated_at=instant)
             try:
                 # Without steps, evaluations are identified by their times. One before any compute
                 # is of step 0.
-                step = int(at) if hours > 0 else 0
+                step = int(instant) if hours > 0 else 0
                 if queries.step is not None:
                     step = int(mark)
-                error = _value_at(errors, at)
-                cut_off = _value_at(truncation, at)
+                error = _value_at(errors, instant)
+                cut_off = _value_at(truncation, instant)
                 evaluation = CurvePoint(
-                    queries.run, "", 1, step, value, hours, error, None, None, at, cut_off
+                    queries.run, "", 1, step, value, hours, error, None, None, instant, cut_off
                 )
                 reading.evaluations.append(validate_evaluation(evaluation))
             except (ValueError, OverflowError):
                 reading.skipped["out_of_bounds"] += 1
         return progress
 
-    def _spacing(self, progress: _ReadProgress, at: float) -> float:
+    def _spacing(self, progress: _ReadProgress, instant: float) -> float:
         """Least seconds between two evaluations."""
-        age = at - (progress.began if progress.began is not None else at)
+        age = instant - (progress.began if progress.began is not None else instant)
         # Evaluations closer together than this part of the run's age are left out, so that a series
         # that changes at every scrape does not fill the log in a day; none is that comes less often
         # than `MAX_INSTANTS` times in the look-back
@@ -150,10 +150,10 @@ class ForeignCurve:
         return matching_series[0] if matching_series else None
 
 
-def _value_at(series: Series | None, at: float) -> float | None:
+def _value_at(series: Series | None, instant: float) -> float | None:
     """The value at that very instant."""
     if series is None:
         return None
-    index = bisect.bisect_left(series.times, at)
-    is_there = index < len(series.times) and series.times[index] == at
+    index = bisect.bisect_left(series.times, instant)
+    is_there = index < len(series.times) and series.times[index] == instant
     return series.values[index] if is_there else None

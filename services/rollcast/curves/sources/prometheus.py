@@ -105,17 +105,17 @@ class PrometheusQueries:
         If Prometheus cannot answer, they keep the time of this look.
         """
         keys = [(item.run, *item.key) for item in reading.evaluations]
-        new = [index for index, key in enumerate(keys) if key not in self._dated_keys]
+        new_indices = [index for index, key in enumerate(keys) if key not in self._dated_keys]
         self._dated_keys = set(keys) if is_whole else self._dated_keys | set(keys)
         try:
-            first = self._first_scrapes(window_seconds, now_seconds) if new else {}
+            scrape_times = self._first_scrapes(window_seconds, now_seconds) if new_indices else {}
         except SourceAway:
-            reading.skipped["undated"] += len(new)
+            reading.skipped["undated"] += len(new_indices)
             return
-        for place in new:
-            item = reading.evaluations[place]
+        for index in new_indices:
+            item = reading.evaluations[index]
             labels = (item.run, item.dataset, str(item.incarnation), str(item.step))
-            reading.evaluations[place] = replace(item, at=first.get(labels, item.at))
+            reading.evaluations[index] = replace(item, at=scrape_times.get(labels, item.at))
 
     def _first_scrapes(
         self, window_seconds: float, now_seconds: float

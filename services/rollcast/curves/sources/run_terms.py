@@ -42,7 +42,7 @@ def with_terms(history: RunHistory, folder: Path) -> RunHistory:
         budget_device_hours=budget.device_hours,
         end_reason=early_end(folder),
         last_advice=_last_advice(folder, len(history.evaluations)),
-        kept_checkpoints=KeptCheckpoints.at(folder, location),
+        kept_checkpoints=KeptCheckpoints.find(folder, location),
     )
 
 

@@ -78,7 +78,7 @@ class Container(ABC):
             raise SpoiledError(f"{path} is no file of at most {max_bytes} bytes")
         return content
 
-    async def copy_to(self, target: Self, path: str) -> None:
+    async def copy_to(self, target_container: Self, path: str) -> None:
         """Copy a file or folder to the same place of another container of this engine. Nothing is
         copied if it is not there.
         """
@@ -91,7 +91,9 @@ class Container(ABC):
                 raise SpoiledError(f"{path} has more than {max_bytes} bytes")
             archive.seek(0)
             with await asyncio.to_thread(check_archive, archive, path) as checked:
-                await target._unpack(checked, removed=path, target=str(PurePosixPath(path).parent))
+                await target_container._unpack(
+                    checked, removed=path, target=str(PurePosixPath(path).parent)
+                )
 
     @abstractmethod
     async def end_programs(self) -> None:

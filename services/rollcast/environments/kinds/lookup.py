@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from rollcast.config.errors import UserError
-from rollcast.config.own_functions import check_file
+from rollcast.config.function_loading import check_file
 
 
 def missing_function(field: str, source: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rollcast.config.environments.tool_set import ToolSet
-from rollcast.config.own_functions import is_function
+from rollcast.config.function_loading import is_function
 from rollcast.connections.bearer import NoTokenError, bearer_headers
 from rollcast.environments.containers.engines import find_engine, missing_for_containers
 from rollcast.environments.containers.pool import ContainerPool

@@ -31,4 +31,4 @@ def join(record: SampledRecord, trace: VerifiersTrace) -> TracedLoss:
             f"has {len(trace.answers)} answers of the model in its trace, which are not the "
             f"{len(record.read_turns)} that were sampled for it"
         )
-    return TracedLoss(frozenset(untrained), end=STOPS.get(trace.stop))
+    return TracedLoss(frozenset(untrained), end=STOPS.get(trace.stop_condition))

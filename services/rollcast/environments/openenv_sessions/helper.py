@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rollcast.config.environments.openenv_sessions import OpenEnvSessionEnvironment
-from rollcast.config.own_functions import absolute
+from rollcast.config.function_loading import absolute
 from rollcast.environments.base import EnvironmentFailedError
 from rollcast.environments.harness.helper import TracedHelper, TracedRollout
 from rollcast.environments.harness.interpreter import adapter_command

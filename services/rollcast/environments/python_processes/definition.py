@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rollcast.config.errors import UserError
-from rollcast.config.own_functions import is_function, load_function
+from rollcast.config.function_loading import is_function, load_function
 from rollcast.environments.base import ToolSchema
 from rollcast.environments.python_processes.instance import Function, Instance
 from rollcast.environments.python_processes.source import PythonSource
@@ -53,18 +53,18 @@ def load_definition(source: PythonSource) -> Definition:
     if source.code is not None:
         return _load_class_definition(source.name, source.code)
     functions = tool_functions(source)
-    own_modules = [
+    custom_modules = [
         functions[name.rpartition(":")[2]].__module__ for name in source.tools if is_function(name)
     ]
     schemas = tuple(
         make_tool_schema(function, name, source.name) for name, function in functions.items()
     )
-    is_shipped = not own_modules and source.corpus is None
+    is_shipped = not custom_modules and source.corpus is None
     instance = Instance(functions)
     return Definition(
         lambda: instance,
         schemas,
-        own_modules[0] if own_modules else None,
+        custom_modules[0] if custom_modules else None,
         program_tools(source.tools),
         is_shipped,
     )

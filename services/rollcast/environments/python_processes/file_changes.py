@@ -41,9 +41,9 @@ class FileChange:
 
 
 class FileChanges:
-    def __init__(self, home: Path) -> None:
-        self._home = os.fsencode(home)
-        self._root = os.open(home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    def __init__(self, private_folder: Path) -> None:
+        self._private_folder = os.fsencode(private_folder)
+        self._root = os.open(private_folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def carry_out(
         self, name: str, args: Sequence[int], pid: int, is_valid: Callable[[], bool]
@@ -77,9 +77,9 @@ class FileChanges:
         if not path.startswith(b"/"):
             base = f"/proc/{pid}/cwd" if folder == CURRENT_FOLDER else f"/proc/{pid}/fd/{folder}"
             path = os.readlink(os.fsencode(base)) + b"/" + path
-        if path != self._home and not path.startswith(self._home + b"/"):
+        if path != self._private_folder and not path.startswith(self._private_folder + b"/"):
             raise OSError(errno.EPERM, os.strerror(errno.EPERM))
-        return path[len(self._home) :].lstrip(b"/") or b"."
+        return path[len(self._private_folder) :].lstrip(b"/") or b"."
 
     def _open_beneath(self, relative: bytes, flags: int) -> int:
         """A handle of a file of the folder. Raises OSError."""
@@ -93,7 +93,9 @@ class FileChanges:
         """A handle of the file that a process has open, if it is of the folder. Raises OSError."""
         handle = os.open(f"/proc/{pid}/fd/{number}", os.O_PATH | os.O_CLOEXEC)
         target_path = os.readlink(os.fsencode(f"/proc/self/fd/{handle}"))
-        if target_path != self._home and not target_path.startswith(self._home + b"/"):
+        if target_path != self._private_folder and not target_path.startswith(
+            self._private_folder + b"/"
+        ):
             os.close(handle)
             raise OSError(errno.EPERM, os.strerror(errno.EPERM))
         return handle

@@ -23,7 +23,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-from rollcast.config.own_functions import failure
+from rollcast.config.function_loading import failure
 from rollcast.environments.python_processes.definition import Definition, load_definition
 from rollcast.environments.python_processes.private_folder import PrivateFolder, start_removal
 from rollcast.environments.python_processes.profiles import Containment, containment

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rollcast.config.own_functions import failure
+from rollcast.config.function_loading import failure
 from rollcast.environments.overdue import OverdueError
 from rollcast.environments.python_processes.definition import Definition
 from rollcast.environments.python_processes.instance import (

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rollcast.config.errors import UserError
-from rollcast.config.own_functions import is_function, load_function
+from rollcast.config.function_loading import is_function, load_function
 from rollcast.environments.tools.calculator import calculator
 from rollcast.environments.tools.python_code import python
 from rollcast.environments.tools.search import search_over

@@ -9,7 +9,8 @@
 
     {"taskset", "arguments"}            -> {"ready": true} | {"failed": why}
     {"do": "run", "id", "task",
-     "model", "base_url", "token"}      -> {"id", "reward", "metrics", "stop", "answers"}
+     "model", "base_url", "token"}      -> {"id", "reward", "metrics", "stop_condition",
+                                           "answers"}
                                            | {"id", "failed"}
     {"do": "cancel", "id"}              -> {"id", "failed": "cancelled"}
 
@@ -206,7 +207,7 @@ def outcome(episode: Any) -> dict[str, Any]:
     }
     return {
         "reward": reward,
-        "stop": trace.stop_condition,
+        "stop_condition": trace.stop_condition,
         "answers": answers(trace),
         "metrics": frames.numbers_by_name(metrics),
     }

@@ -15,11 +15,11 @@ from rollcast.environments.verifiers import adapter
 
 
 @dataclass(frozen=True, slots=True)
-class TracedAnswer:
+class TracedMessage:
     """An answer of the model, as verifiers recorded it."""
 
     digest: str
-    follows: int | None
+    parent_index: int | None
     """Index of the answer before it in its conversation. None = it is the first."""
     is_trained: bool
     """Whether a branch of the trace that verifiers trains has it."""
@@ -31,9 +31,9 @@ class VerifiersTrace:
 
     reward: float | None
     """The taskset's own value, not checked."""
-    stop: str
+    stop_condition: str
     """The stop condition; empty = none."""
-    answers: tuple[TracedAnswer, ...]
+    answers: tuple[TracedMessage, ...]
     metrics: Mapping[str, Any] = field(default_factory=dict)
     """The taskset's own numbers, not checked."""
 
@@ -52,12 +52,12 @@ class VerifiersRollout(TracedRollout):
             return None
         try:
             answers = tuple(
-                TracedAnswer(str(record[0]), record[1], bool(record[2]))
+                TracedMessage(str(record[0]), record[1], bool(record[2]))
                 for record in self._answer["answers"]
             )
             metrics = dict(self._answer["metrics"])
             return VerifiersTrace(
-                self._answer["reward"], str(self._answer["stop"] or ""), answers, metrics
+                self._answer["reward"], str(self._answer["stop_condition"] or ""), answers, metrics
             )
         except (LookupError, TypeError, ValueError) as error:
             raise EnvironmentFailedError("its process sent an invalid trace") from error

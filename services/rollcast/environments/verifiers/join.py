@@ -35,11 +35,13 @@ def untrained_turns(turns: Sequence[RecordTurn], trace: VerifiersTrace) -> set[i
     `turns`: those that a client read, the oldest first. None = record and trace disagree.
     """
     numbers = {turn.number: index for index, turn in enumerate(turns)}
-    parents = [None if turn.follows is None else numbers.get(turn.follows) for turn in turns]
-    recorded = _chain_digests([message_digest(turn.answer) for turn in turns], parents)
+    parents = [
+        None if turn.parent_turn is None else numbers.get(turn.parent_turn) for turn in turns
+    ]
+    recorded = _chain_digests([message_digest(turn.assistant_message) for turn in turns], parents)
     traced = _chain_digests(
         [answer.digest for answer in trace.answers],
-        [trace_answer.follows for trace_answer in trace.answers],
+        [trace_answer.parent_index for trace_answer in trace.answers],
     )
     if recorded is None or traced is None or Counter(recorded) != Counter(traced):
         return None
@@ -53,18 +55,18 @@ def untrained_turns(turns: Sequence[RecordTurn], trace: VerifiersTrace) -> set[i
     }
 
 
-def message_digest(answer: Mapping[str, Any] | None) -> str:
+def message_digest(message: Mapping[str, Any] | None) -> str:
     """The digest of an answer.
 
     None = its history was given as tokens, and verifiers has another.
     """
-    if answer is None:
+    if message is None:
         return ""
     calls = [
         (str(call["id"]), str(call["function"]["name"]), str(call["function"]["arguments"]))
-        for call in answer.get("tool_calls") or ()
+        for call in message.get("tool_calls") or ()
     ]
-    return answer_digest(answer.get("content"), calls)
+    return answer_digest(message.get("content"), calls)
 
 
 def _chain_digests(digests: Sequence[str], parents: Sequence[int | None]) -> list[str] | None:

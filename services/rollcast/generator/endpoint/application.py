@@ -109,7 +109,7 @@ class EndpointApplication:
         ]
 
     def _routes_below(
-        self, prefix: str, posted: "Sequence[tuple[str, Handler, ErrorForm]]", other_paths: str
+        self, prefix: str, posted: "Sequence[tuple[str, Handler, ErrorForm]]", unserved_path: str
     ) -> "Iterator[Route]":
         """The routes of paths that are posted to, of the models, and of all other paths."""
         from starlette.routing import Route
@@ -118,7 +118,7 @@ class EndpointApplication:
             yield Route(prefix + path, self._in_session(handler, form), methods=["POST"])
         yield Route(f"{prefix}/v1/models", self._in_session(self._models))
         # Starlette takes the first route that matches, so the one for all other paths is the last.
-        yield Route(prefix + other_paths, self._in_session(_not_served), methods=["GET", "POST"])
+        yield Route(prefix + unserved_path, self._in_session(_not_served), methods=["GET", "POST"])
 
     def _in_session(self, handler: Handler, error_form: ErrorForm = error_body) -> Any:
         """A handler of requests that carry a session and its token, or the run's token: each of

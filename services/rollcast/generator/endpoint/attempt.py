@@ -100,7 +100,7 @@ class HarnessAttempt(BaseAttempt):
         self.sessions.add(self.session)
         program: SessionProgram | None = None
         try:
-            with self.parts.counted(episode_metrics.EPISODES_WAITING, self._name):
+            with self.parts.counting(episode_metrics.EPISODES_WAITING, self._name):
                 program = await self._start_program()
             self.stage = "call"
             end = await self._wait_for_end(program)

@@ -70,7 +70,7 @@ class SamplingRequest(ABC):
 
     @abstractmethod
     def answer(
-        self, session: HarnessSession, number: int, follows: int | None, finish: Finish
+        self, session: HarnessSession, number: int, parent_turn: int | None, finish: Finish
     ) -> TurnAnswer:
         """Remember a turn of the record, and return what its client gets."""
 
@@ -101,7 +101,7 @@ class EndpointCall:
             async with session.turn(self, self.end, self.request.max_tokens) as tokens:
                 # From here on `end` aborts the sequence, and no longer cancels this task.
                 self._wait_task = None
-                sequence, follows = self.request.prepare_turn(session)
+                sequence, parent_turn = self.request.prepare_turn(session)
                 self._sampler = record.sequences[sequence]
                 if self._sampler.completion.given_token_ids:
                     tokens = session.lower_reservation(self, tokens)
@@ -114,7 +114,7 @@ class EndpointCall:
                 # An aborted request without a token makes no turn.
                 if number < num_turns_before or record.turns[number].sequence != sequence:
                     raise self._end_error()
-                answer = self.request.answer(session, number, follows, finish)
+                answer = self.request.answer(session, number, parent_turn, finish)
                 session.note_turn(
                     finish,
                     len(answer.token_ids),

@@ -76,7 +76,7 @@ class ChatRequest(SamplingRequest):
         return sequence, turn.number
 
     def answer(
-        self, session: HarnessSession, number: int, follows: int | None, finish: Finish
+        self, session: HarnessSession, number: int, parent_turn: int | None, finish: Finish
     ) -> TurnAnswer:
         """Parse a turn of the record, and remember it."""
         tokens_before, sampled = session.record.turn_tokens(number)
@@ -97,7 +97,7 @@ class ChatRequest(SamplingRequest):
                 self.digests[-1],
                 tuple(call["id"] for call in message.get("tool_calls", ())),
                 time.monotonic(),
-                follows,
+                parent_turn,
                 message,
                 is_retry=self.is_retry,
             ),

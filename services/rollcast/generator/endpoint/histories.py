@@ -35,9 +35,9 @@ class RecordedTurn:
     call_ids: tuple[str, ...]
     answered_at: float
     """Monotonic seconds."""
-    follows: int | None = None
+    parent_turn: int | None = None
     """Number of the turn that its history continues. None = no recorded one."""
-    answer: ChatMessage | None = None
+    assistant_message: ChatMessage | None = None
     """The message that the client received. None = histories are given as tokens."""
     has_followers: bool = False
     """Whether a later request has it in its history."""
@@ -69,10 +69,10 @@ class Histories:
         content = np.asarray(token_ids, dtype=np.int64).tobytes()
         digest = hashlib.blake2b(content, digest_size=16).digest()
         self._by_tokens.setdefault(len(token_ids), {})[digest] = turn
-        if turn.answer is not None:
-            for call in turn.answer.get("tool_calls") or ():
+        if turn.assistant_message is not None:
+            for call in turn.assistant_message.get("tool_calls") or ():
                 self.call_arguments[call["id"]] = call["function"]["arguments"]
-            (digest,) = history_digests([turn.answer], None, turn.history_digest)
+            (digest,) = history_digests([turn.assistant_message], None, turn.history_digest)
             self._by_digest.setdefault(digest, []).append(turn)
 
     def longest(
@@ -86,9 +86,9 @@ class Histories:
         """
         for count in range(len(messages), 0, -1):
             turns = self._by_digest.get(digests[count])
-            answer = messages[count - 1]
-            if turns and answer.get("role") == "assistant":
-                ids = tuple(call.get("id") for call in answer.get("tool_calls") or ())
+            message = messages[count - 1]
+            if turns and message.get("role") == "assistant":
+                ids = tuple(call.get("id") for call in message.get("tool_calls") or ())
                 with_ids = [turn for turn in turns if ids and turn.call_ids == ids]
                 return (with_ids or turns)[-1], count
         return None

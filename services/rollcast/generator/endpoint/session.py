@@ -278,7 +278,7 @@ class HarnessSession:
         start = self.start
         self.start = None
         if self.record.sequences:
-            self._count(episode_metrics.ENDPOINT_SEQUENCES, reason=reason)
+            self._count(episode_metrics.ENDPOINT_EXTRA_SEQUENCES, reason=reason)
             return self.record.begin_sequence(prompt)
         usable_start = self.parts.usable_start(self.task, start, prompt)
         return self.record.begin_sequence(prompt, usable_start)

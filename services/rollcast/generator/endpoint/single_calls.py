@@ -74,8 +74,8 @@ class SingleSession(HarnessSession):
         if self._episode is not None:
             await self._episode.untrained_lock.acquire()
             self._releases.callback(self._episode.untrained_lock.release)
-        await self._calls.take_place(may_wait=self._episode is not None)
-        self._releases.callback(self._calls.places.release)
+        await self._calls.acquire_slot(may_wait=self._episode is not None)
+        self._releases.callback(self._calls.slots.release)
         return await super().reserve(request, max_tokens)
 
 
@@ -98,7 +98,7 @@ class SingleCalls:
         self._sessions = sessions
         # Calls that sample at the same time
         self._max_calls = max(1, min(8, num_slots // SLOTS_FOR_EACH))
-        self.places = asyncio.Semaphore(self._max_calls)
+        self.slots = asyncio.Semaphore(self._max_calls)
         limits = EpisodeTask(
             ENVIRONMENT, "[]", max_turns=1, max_seconds=recipe.episodes.max_seconds
         )
@@ -133,16 +133,16 @@ class SingleCalls:
         session.clock.start()
         self._sessions.add(session)
 
-    async def take_place(self, *, may_wait: bool) -> None:
-        """One of the places of such calls. Raises RefusedRequestError if none is free and the
-        caller may not wait.
+    async def acquire_slot(self, *, may_wait: bool) -> None:
+        """Wait for one of the slots of such calls. Raises RefusedRequestError if none is free and
+        the caller may not wait.
 
         The caller bounds the wait by its session's deadline.
         """
-        if not may_wait and self.places.locked():
+        if not may_wait and self.slots.locked():
             reason = f"{self._max_calls} calls without a session are under way here; retry later"
             raise RefusedRequestError(reason, 503, "enough_calls")
-        await self.places.acquire()
+        await self.slots.acquire()
 
     def dismiss(self, session: HarnessSession) -> None:
         """Remove a session whose request is answered."""

@@ -94,7 +94,7 @@ class TokenRequest(SamplingRequest):
         return sequence, None
 
     def answer(
-        self, session: HarnessSession, number: int, follows: int | None, finish: Finish
+        self, session: HarnessSession, number: int, parent_turn: int | None, finish: Finish
     ) -> TurnAnswer:
         """Remember a turn of the record."""
         tokens_before, sampled = session.record.turn_tokens(number)

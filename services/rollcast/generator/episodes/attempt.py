@@ -73,7 +73,7 @@ class EpisodeAttempt(BaseAttempt):
         self.record.abort()
 
     async def run(self) -> None:
-        with self.parts.counted(episode_metrics.EPISODES_WAITING, self._name):
+        with self.parts.counting(episode_metrics.EPISODES_WAITING, self._name):
             acquiring = self.parts.environments.acquire(self._name)
             environment = await self._set_up(acquiring, "none was free")
         is_reusable = False

@@ -73,7 +73,7 @@ class EpisodeParts:
             log.warning("an environment was not taken back", reason=repr(error))
 
     @contextmanager
-    def counted(self, gauge: Metric, environment: str) -> Iterator[None]:
+    def counting(self, gauge: Metric, environment: str) -> Iterator[None]:
         """Raise a gauge while the context lasts."""
         self._change(gauge, environment, 1)
         try:

@@ -58,7 +58,7 @@ class EpisodeSampler(Sampler):
 
     async def run(self) -> None:
         """Sample until the episode has ended or `stop` was called. Raises the engine's errors."""
-        with self.parts.counted(episode_metrics.EPISODES_IN_FLIGHT, self._name):
+        with self.parts.counting(episode_metrics.EPISODES_IN_FLIGHT, self._name):
             await super().run()
 
     @property

@@ -45,12 +45,12 @@ SKELETON = PolicyVersion(0, 0)
 class Engine:
     """One vLLM engine in a child process."""
 
-    def __init__(self, llm: Any, deadline_seconds: float, folder: EngineFolder) -> None:
+    def __init__(self, llm: Any, timeout_seconds: float, folder: EngineFolder) -> None:
         self._llm = llm
         self._folder = folder
         self._process: BaseProcess | None = None
         """The child process, if it is a fork of this one."""
-        self._deadline_seconds = deadline_seconds
+        self._timeout_seconds = timeout_seconds
         self.version: PolicyVersion | None = None
         """The version that samples now; None = no usable weights."""
         self._applied: list[PolicyVersion] = []
@@ -141,8 +141,8 @@ class Engine:
         await self._warm_up()
         rooms = await self.call("room_for_staging")
         self.stage = staging_place(config.weights.stage, rooms)
-        self._deadline_seconds = apply_seconds(
-            self._deadline_seconds, sum(version_bytes for _, version_bytes in rooms)
+        self._timeout_seconds = apply_seconds(
+            self._timeout_seconds, sum(version_bytes for _, version_bytes in rooms)
         )
         await self.call("prepare_for_rollcast", config.generator.cpu, self.stage)
 
@@ -252,7 +252,7 @@ class Engine:
         core = self._llm.engine_core
         # Under this lock nothing is submitted, so every request gets its salt from the version that
         # begins it.
-        async with self._admission, asyncio.timeout(self._deadline_seconds):
+        async with self._admission, asyncio.timeout(self._timeout_seconds):
             asked_at = time.monotonic()
             # vLLM ends the running step, then keeps all requests with their KV until it may resume.
             await core.pause_scheduler_async(mode="keep", clear_cache=False)
@@ -280,7 +280,7 @@ class Engine:
 
     async def call(self, method: str, *arguments: Any) -> list[Any]:
         """Call a method of the worker extension on every worker, within the deadline."""
-        async with asyncio.timeout(self._deadline_seconds):
+        async with asyncio.timeout(self._timeout_seconds):
             answers: list[Any] = await self._llm.collective_rpc(method, args=arguments)
             return answers
 

@@ -42,7 +42,7 @@ def _load_stacks_first(
     """Give each stack to the layer of its name, and the rest to the model's own loader."""
     loaded: set[str] = set()
 
-    def others() -> Iterator[tuple[str, torch.Tensor]]:
+    def other_weights() -> Iterator[tuple[str, torch.Tensor]]:
         for name, weight in weights:
             layer, _, stack_name = name.rpartition(".")
             if stack_name in PARTS:
@@ -54,7 +54,7 @@ def _load_stacks_first(
             else:
                 yield name, weight
 
-    return load_others(others()) | loaded
+    return load_others(other_weights()) | loaded
 
 
 @functools.cache

@@ -7,7 +7,7 @@ from pathlib import Path
 from rollcast.config.datasets import RowsDataset
 from rollcast.config.environments.own_class import ClassEnvironment
 from rollcast.config.errors import UserError
-from rollcast.config.own_functions import check_file, is_function
+from rollcast.config.function_loading import check_file, is_function
 from rollcast.config.rewarding import environment_rewards
 from rollcast.config.tasks import Tasks
 from rollcast.local.checks.check import Start

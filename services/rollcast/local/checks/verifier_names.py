@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from rollcast.config.errors import UserError
-from rollcast.config.own_functions import check_file, is_function
+from rollcast.config.function_loading import check_file, is_function
 from rollcast.local.checks.check import Finding, Start, refusals
 from rollcast.tasks.grading import Verifiers
 from rollcast.tasks.mappings import verifier_names

@@ -7,14 +7,14 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from rollcast.config.losses.python import OwnLoss
+from rollcast.config.losses.python import CustomLoss
+from rollcast.recipe.custom_functions import LOSS, CustomFunctionCaller
 from rollcast.recipe.losses.loss import LossInputs, no_token, zero_without_loss
-from rollcast.recipe.own_parts import LOSS, OwnFunction
 
 
 @dataclass(frozen=True, slots=True)
 class PythonLoss:
-    function: OwnFunction
+    function: CustomFunctionCaller
 
     def terms(self, inputs: LossInputs) -> Tensor:
         if (
@@ -68,5 +68,5 @@ def _copy(inputs: LossInputs) -> LossInputs:
     )
 
 
-def make(settings: OwnLoss) -> PythonLoss:
-    return PythonLoss(OwnFunction(LOSS, settings))
+def make(settings: CustomLoss) -> PythonLoss:
+    return PythonLoss(CustomFunctionCaller(LOSS, settings))

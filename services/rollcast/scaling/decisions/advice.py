@@ -26,7 +26,7 @@ from rollcast.scaling.decisions.advice_words import (
     evaluations_in_words,
     signs_in_words,
 )
-from rollcast.scaling.decisions.digits import difference, place
+from rollcast.scaling.decisions.digits import compute_in_words, difference
 from rollcast.scaling.decisions.forecast import Forecast
 from rollcast.scaling.decisions.look_ahead import (
     WaitPlan,
@@ -209,7 +209,9 @@ class _Question:
         at = self._forecast.verdict.at
         if at is not None:
             at = float(self._axis.to_device_hours(np.array([at]))[0])
-        peak_phrase = "" if at is None else f" near {place(at, self._forecast.curve.unit)}"
+        peak_phrase = (
+            "" if at is None else f" near {compute_in_words(at, self._forecast.curve.unit)}"
+        )
         return self._advice(
             AdviceKind.STOP,
             f"The run is broken: what it learned until its peak{peak_phrase} is being lost.",

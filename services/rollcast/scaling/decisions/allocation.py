@@ -108,20 +108,20 @@ def allocate(forecasts: Sequence[Forecast], budget: float, least_gain: float = 0
         raise ValueError(f"least_gain: {least_gain:g} is no pass rate; give a value in [0, 1].")
     runs = _Runs(forecasts)
     means: dict[tuple[int, ...], float] = {}
-    ends: list[tuple[tuple[int, ...], Array]] = []
-    continued = runs.able
-    for size in range(len(runs.able), -1, -1):
+    rates_by_set: list[tuple[tuple[int, ...], Array]] = []
+    continued = runs.described_runs
+    for size in range(len(runs.described_runs), -1, -1):
         # From all runs down to none: with many runs each size looks only at subsets of the best
         # larger set.
-        final = runs.after(budget / size) if size else runs.present_pass_rates
-        candidates = _candidates(runs.able, size, continued)
+        final = runs.rates_after(budget / size) if size else runs.present_pass_rates
+        candidates = _candidates(runs.described_runs, size, continued)
         for candidate in candidates:
-            means[candidate] = float(runs.ends(final, candidate).max(axis=0).mean())
+            means[candidate] = float(runs.final_rates(final, candidate).max(axis=0).mean())
         continued = max(candidates, key=means.__getitem__)
-        ends.append((continued, runs.ends(final, continued)))
-    choices = _choices(ends, budget)
+        rates_by_set.append((continued, runs.final_rates(final, continued)))
+    choices = _choices(rates_by_set, budget)
     recommended = choices[-1]
-    if runs.able and recommended.loss_upper >= least_gain:
+    if runs.described_runs and recommended.loss_upper >= least_gain:
         # 0.001: pass rate: choices whose expected losses differ by less are equally good. No
         # evaluation shows less.
         recommended = [choice for choice in choices[:-1] if choice.expected_loss <= 0.001][-1]
@@ -137,14 +137,14 @@ class _Runs:
 
     def __init__(self, forecasts: Sequence[Forecast]) -> None:
         self.forecasts = forecasts
-        self.able = tuple(
+        self.described_runs = tuple(
             run_index
             for run_index, forecast in enumerate(forecasts)
             if forecast.verdict.kind.is_described
         )
-        self.present_pass_rates = self.after(0.0)
+        self.present_pass_rates = self.rates_after(0.0)
 
-    def after(self, hours: float) -> Array:
+    def rates_after(self, hours: float) -> Array:
         """(n, d) the pass rates if each run that has a forecast continues
         for `hours` device-hours.
         """
@@ -152,14 +152,14 @@ class _Runs:
         for run_index, forecast in enumerate(self.forecasts):
             # The same at each call: an order of its own, or readings of its own.
             rng = np.random.default_rng(run_index)
-            if run_index in self.able:
+            if run_index in self.described_runs:
                 law = forecast.draws.law([float(forecast.curve.compute[-1]) + hours])[0]
                 rates.append(law[rng.permutation(law.size)])
             else:
                 rates.append(_recent(forecast, rng))
         return np.array(rates)
 
-    def ends(self, final: Array, continued: tuple[int, ...]) -> Array:
+    def final_rates(self, final: Array, continued: tuple[int, ...]) -> Array:
         """`final` for those that continue, now for the others."""
         ends = self.present_pass_rates.copy()
         ends[list(continued)] = final[list(continued)]
@@ -177,23 +177,27 @@ def _recent(forecast: Forecast, rng: np.random.Generator) -> Array:
     return draws.clip(0.0, 1.0)
 
 
-def _candidates(able: tuple[int, ...], size: int, larger: tuple[int, ...]) -> list[tuple[int, ...]]:
+def _candidates(
+    described_runs: tuple[int, ...], size: int, larger: tuple[int, ...]
+) -> list[tuple[int, ...]]:
     """Sets of `size` runs to look at; `larger` is the best that was found with one run more."""
     # 10: up to this many runs every subset is tried (1,024 of them); with more, runs are stopped
     # one by one.
-    if len(able) <= 10 or size <= 1:
-        return list(combinations(able, size))
-    if size == len(able):
-        return [able]
+    if len(described_runs) <= 10 or size <= 1:
+        return list(combinations(described_runs, size))
+    if size == len(described_runs):
+        return [described_runs]
     return [tuple(run for run in larger if run != stopped_run) for stopped_run in larger]
 
 
-def _choices(ends: Sequence[tuple[tuple[int, ...], Array]], budget: float) -> tuple[Choice, ...]:
-    """`ends`: the sets that continue, and with each the pass rates (n, d)
+def _choices(
+    rates_by_set: Sequence[tuple[tuple[int, ...], Array]], budget: float
+) -> tuple[Choice, ...]:
+    """`rates_by_set`: the sets that continue, and with each the pass rates (n, d)
     of all runs at the end.
     """
-    best = [end_rates.max(axis=0) for _, end_rates in ends]
-    highest_rates = max(best, key=np.mean)
+    best_rates = [end_rates.max(axis=0) for _, end_rates in rates_by_set]
+    highest_rates = max(best_rates, key=np.mean)
     return tuple(
         Choice(
             continued=continued,
@@ -207,7 +211,7 @@ def _choices(ends: Sequence[tuple[tuple[int, ...], Array]], budget: float) -> tu
                 (np.bincount(of_all.argmax(axis=0), minlength=len(of_all)) / reached.size).tolist()
             ),
         )
-        for (continued, of_all), reached in zip(ends, best, strict=True)
+        for (continued, of_all), reached in zip(rates_by_set, best_rates, strict=True)
     )
 
 
@@ -216,12 +220,12 @@ def _outlooks(
 ) -> tuple[Outlook, ...]:
     """`means`: expected pass rate of the best run, by the sets that were looked at."""
     highest_mean = max(means.values())
-    recommended_gains = runs.after(recommended.hours) - runs.present_pass_rates
-    alone = runs.after(budget) - runs.present_pass_rates
+    recommended_gains = runs.rates_after(recommended.hours) - runs.present_pass_rates
+    alone = runs.rates_after(budget) - runs.present_pass_rates
     return tuple(
         Outlook(
             verdict=forecast.verdict.kind,
-            has_forecast=run in runs.able,
+            has_forecast=run in runs.described_runs,
             present_pass_rate=_spread(runs.present_pass_rates[run]),
             hours=recommended.hours if run in recommended.continued else 0.0,
             gain=_spread(recommended_gains[run])
@@ -230,7 +234,7 @@ def _outlooks(
             gain_alone=_spread(alone[run]),
             stop_loss=highest_mean
             - max(mean for continued, mean in means.items() if run not in continued),
-            alone_loss=highest_mean - means[(run,) if run in runs.able else ()],
+            alone_loss=highest_mean - means[(run,) if run in runs.described_runs else ()],
         )
         for run, forecast in enumerate(runs.forecasts)
     )

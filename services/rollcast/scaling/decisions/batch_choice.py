@@ -14,13 +14,13 @@ from itertools import pairwise
 import numpy as np
 
 from rollcast.scaling.decisions.forecast import Forecast
-from rollcast.scaling.law.batch_split import BatchSplit, SplitLaw, fit_split_law
+from rollcast.scaling.law.batch_shape import BatchShape, BatchShapeLaw, fit_batch_shape_law
 from rollcast.scaling.law.curve import Array
 from rollcast.scaling.law.settings import MIN_STANDARD_ERROR
 
 
 @dataclass(frozen=True)
-class SplitChoice:
+class BatchShapeChoice:
     """The best of some splits (k,).
 
     Attributes:
@@ -40,99 +40,107 @@ class FurtherRun:
     average.
     """
 
-    split: BatchSplit
+    batch_shape: BatchShape
     value: float
 
 
-def law_at(runs: Sequence[tuple[BatchSplit, Forecast]], compute: Sequence[float]) -> list[SplitLaw]:
+def law_at(
+    runs: Sequence[tuple[BatchShape, Forecast]], compute: Sequence[float]
+) -> list[BatchShapeLaw]:
     """The law across splits at each of `compute` (m,), from runs that have a forecast.
 
     Raises:
         ValueError: no run.
     """
-    splits = [split for split, _ in runs]
+    batch_shapes = [batch_shape for batch_shape, _ in runs]
     # Quantiles of a forecast from which its mean and standard deviation are taken. Chosen, not
     # measured.
     num_reached_levels = 40
     levels = (np.arange(num_reached_levels) + 0.5) / num_reached_levels
-    at = np.asarray(compute, dtype=float)
+    compute_values = np.asarray(compute, dtype=float)
     # Times the compute, and divided by it, between which the slope of a curve is taken. Chosen, not
     # measured.
     slope_factor = 1.2
-    places = np.concatenate([at, at * slope_factor, at / slope_factor])
+    probed_compute = np.concatenate(
+        [compute_values, compute_values * slope_factor, compute_values / slope_factor]
+    )
     # (r, 3, m, levels): without the noise of readings, since the skill of the run counts.
     drawn = np.array(
-        [forecast.predictive(places, levels, standard_error=0.0).T for _, forecast in runs]
+        [forecast.predictive(probed_compute, levels, standard_error=0.0).T for _, forecast in runs]
     )
-    drawn = drawn.reshape(len(runs), 3, at.size, num_reached_levels)
+    drawn = drawn.reshape(len(runs), 3, compute_values.size, num_reached_levels)
     mean = drawn.mean(axis=-1)
     error = np.maximum(drawn[:, 0].std(axis=-1), MIN_STANDARD_ERROR)
     slope = np.maximum((mean[:, 1] - mean[:, 2]) / (2.0 * math.log(slope_factor)), 0.0).mean(axis=0)
     return [
-        fit_split_law(
-            splits,
+        fit_batch_shape_law(
+            batch_shapes,
             mean[:, 0, compute_index].tolist(),
             error[:, compute_index].tolist(),
             float(slope[compute_index]),
         )
-        for compute_index in range(at.size)
+        for compute_index in range(compute_values.size)
     ]
 
 
-def choose(law: SplitLaw, splits: Sequence[BatchSplit]) -> SplitChoice:
+def choose(law: BatchShapeLaw, batch_shapes: Sequence[BatchShape]) -> BatchShapeChoice:
     """The split to recommend, by the law at one compute."""
-    level = law.level(splits)
-    wins = np.bincount(level.argmax(axis=0), minlength=len(splits)) / level.shape[1]
+    level = law.level(batch_shapes)
+    wins = np.bincount(level.argmax(axis=0), minlength=len(batch_shapes)) / level.shape[1]
     loss = (level.max(axis=0) - level).mean(axis=1)
-    return SplitChoice(int(level.mean(axis=1).argmax()), tuple(wins.tolist()), tuple(loss.tolist()))
+    return BatchShapeChoice(
+        int(level.mean(axis=1).argmax()), tuple(wins.tolist()), tuple(loss.tolist())
+    )
 
 
-def between(trained: Iterable[BatchSplit]) -> list[BatchSplit]:
+def intermediate_shapes(trained: Iterable[BatchShape]) -> list[BatchShape]:
     """The splits trained and those between neighbors, in steps of at most a doubling; ascending."""
     ordered = sorted(set(trained))
-    splits = set(ordered)
-    for lower_split, upper_split in pairwise(ordered):
-        wider = upper_split.rollouts / lower_split.rollouts
-        more = upper_split.prompts / lower_split.prompts
-        num_steps = math.ceil(max(abs(math.log2(wider)), abs(math.log2(more))) - 1e-9)
+    batch_shapes = set(ordered)
+    for lower_shape, upper_shape in pairwise(ordered):
+        rollouts_ratio = upper_shape.rollouts / lower_shape.rollouts
+        prompts_ratio = upper_shape.prompts / lower_shape.prompts
+        num_steps = math.ceil(
+            max(abs(math.log2(rollouts_ratio)), abs(math.log2(prompts_ratio))) - 1e-9
+        )
         for step in range(1, num_steps):
             share = step / num_steps
-            splits.add(
-                BatchSplit(
-                    round(lower_split.rollouts * wider**share),
-                    round(lower_split.prompts * more**share),
+            batch_shapes.add(
+                BatchShape(
+                    round(lower_shape.rollouts * rollouts_ratio**share),
+                    round(lower_shape.prompts * prompts_ratio**share),
                 )
             )
-    return sorted(splits)
+    return sorted(batch_shapes)
 
 
 def further_run(
-    law: SplitLaw, splits: Sequence[BatchSplit], trained: Iterable[BatchSplit]
+    law: BatchShapeLaw, batch_shapes: Sequence[BatchShape], trained: Iterable[BatchShape]
 ) -> FurtherRun:
-    """The run that would improve the choice among `splits` most, of those in `trained`'s range and
-    beyond its ends.
+    """The run that would improve the choice among `batch_shapes` most, of those in `trained`'s
+    range and beyond its ends.
     """
-    trials = _trials(splits, trained)
-    values = [_value(law, splits, trial) for trial in trials]
+    trials = _trials(batch_shapes, trained)
+    values = [_value(law, batch_shapes, trial) for trial in trials]
     best = int(np.argmax(values))
     return FurtherRun(trials[best], values[best])
 
 
-def _trials(splits: Sequence[BatchSplit], trained: Iterable[BatchSplit]) -> list[BatchSplit]:
+def _trials(batch_shapes: Sequence[BatchShape], trained: Iterable[BatchShape]) -> list[BatchShape]:
     """Larger numbers come first, since the best number of rollouts grows with compute: the first of
     equals is taken.
     """
-    trained_splits = set(trained)
-    factor_of_rollouts = _trial_factor({split.rollouts for split in trained_splits})
-    factor_of_prompts = _trial_factor({split.prompts for split in trained_splits})
-    trials = set(splits)
-    for split in trained_splits:
-        for power in (-1, 1):
-            rollouts = round(split.rollouts * factor_of_rollouts**power)
-            prompts = round(split.prompts * factor_of_prompts**power)
+    trained_shapes = set(trained)
+    factor_of_rollouts = _trial_factor({batch_shape.rollouts for batch_shape in trained_shapes})
+    factor_of_prompts = _trial_factor({batch_shape.prompts for batch_shape in trained_shapes})
+    trials = set(batch_shapes)
+    for batch_shape in trained_shapes:
+        for exponent in (-1, 1):
+            rollouts = round(batch_shape.rollouts * factor_of_rollouts**exponent)
+            prompts = round(batch_shape.prompts * factor_of_prompts**exponent)
             # 2: fewest rollouts of a prompt: one alone has no advantage.
-            trials.add(BatchSplit(max(2, rollouts), split.prompts))
-            trials.add(BatchSplit(split.rollouts, max(1, prompts)))
+            trials.add(BatchShape(max(2, rollouts), batch_shape.prompts))
+            trials.add(BatchShape(batch_shape.rollouts, max(1, prompts)))
     return sorted(trials, reverse=True)
 
 
@@ -144,11 +152,11 @@ def _trial_factor(values: set[int]) -> float:
     return 4.0 if len(values) == 1 else 2.0
 
 
-def _value(law: SplitLaw, splits: Sequence[BatchSplit], trial: BatchSplit) -> float:
+def _value(law: BatchShapeLaw, batch_shapes: Sequence[BatchShape], trial: BatchShape) -> float:
     """Worth of one run of `trial` to this compute, in pass rate:
     afterwards it may be chosen too.
     """
-    level = law.level([*splits, trial])
+    level = law.level([*batch_shapes, trial])
     mean = level.mean(axis=1)
     covariance = np.cov(level)[-1]
     moved: Array = covariance / math.sqrt(covariance[-1] + float(np.mean(law.spread**2)))

@@ -8,7 +8,7 @@ first finds possible places of a break; most curves show none and cost nothing m
 import numpy as np
 from scipy.special import expit
 
-from rollcast.scaling.decisions.digits import place
+from rollcast.scaling.decisions.digits import compute_in_words
 from rollcast.scaling.decisions.settings import (
     MAX_EXPLAINED_SHARE,
     MIN_BREAK,
@@ -42,7 +42,7 @@ def judge_break(
     departure, amplitude = _likeliest_break(broken, observations)
     if abs(amplitude) < MIN_BREAK:
         return None
-    where = f"from {place(departure.at, unit)} on"
+    where = f"from {compute_in_words(departure.at, unit)} on"
     # 1e6: odds above this are not printed: they come from the prior of the noise, not from the
     # readings.
     is_huge = log_odds > np.log(1e6)
@@ -85,7 +85,7 @@ def suspected_breaks(observations: Observations, grid: Grid, prior: Prior) -> li
     )  # (n, k) orthonormal
     residual = root * (observations.pass_rate - best.pass_rate(compute))
     residual = residual - explained_already @ (explained_already.T @ residual)
-    total = float(residual @ residual)
+    total_squares = float(residual @ residual)
     after_peak = _break_after_peak(observations)
     departures = []
     # Floor of the squares of a whitened break shape that the law cannot explain: below it only
@@ -102,7 +102,7 @@ def suspected_breaks(observations: Observations, grid: Grid, prior: Prior) -> li
         index = int(np.argmax(explained))
         # 1e-12: floor of the squared whitened residuals, for readings that are on the law to the
         # last digit.
-        share = min(float(explained[index]) / max(total, 1e-12), MAX_EXPLAINED_SHARE)
+        share = min(float(explained[index]) / max(total_squares, 1e-12), MAX_EXPLAINED_SHARE)
         improvement = -count * float(np.log1p(-share))
         amplitude_is_notable = abs(along[index]) > MIN_SUSPECTED_BREAK * squared[index]
         # 10.0: gain in n ln(sum of squares) from which the evidence of a break is computed. Chosen
@@ -125,9 +125,9 @@ def _is_straight(compute: Array, pass_rate: Array) -> bool:
 
 
 def _break(shapes: Array, index: int, compute: Array, prior: Prior) -> Departure:
-    at = float(compute[MIN_POINTS_BEFORE_BREAK + index])
+    break_compute = float(compute[MIN_POINTS_BEFORE_BREAK + index])
     # -0.6931471805599453: ln of the prior probability of a jump, and of a slide: 1/2 each.
-    return Departure(shapes[index], prior.break_scale, -0.6931471805599453, at)
+    return Departure(shapes[index], prior.break_scale, -0.6931471805599453, break_compute)
 
 
 def _tangent(observations: Observations, grid: Grid, best: SigmoidParameters) -> Array:

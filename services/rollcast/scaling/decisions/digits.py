@@ -12,6 +12,6 @@ def difference(value: float) -> str:
     return f"{one_digit:f}".rstrip("0")
 
 
-def place(compute: float, unit: str) -> str:
+def compute_in_words(compute: float, unit: str) -> str:
     """A place on the axis of compute, for a sentence: step 850, or 3.21 device-hours."""
     return f"step {compute:.0f}" if unit == "steps" else f"{compute:.4g} {unit}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rollcast.scaling.decisions.digits import place
+from rollcast.scaling.decisions.digits import compute_in_words
 from rollcast.scaling.decisions.settings import MIN_COLLAPSE, MIN_DECLINES, MIN_LAW_POINTS
 from rollcast.scaling.decisions.smoothing import smooth_readings
 from rollcast.scaling.decisions.verdict import Verdict, VerdictKind
@@ -36,12 +36,12 @@ def judge_fall(curve: Curve, first_phase: float = 0.0, deepest: float = 0.0) -> 
     if curve.compute[-1] <= first_phase:
         return fall.verdict
     start = curve.pass_rate[0] if curve.initial is None else curve.initial
-    from_the_start = fall.peak - start < ASYMPTOTE_MARGIN
-    if not from_the_start or fall.at > first_phase or fall.depth > deepest:
+    from_the_start = fall.peak_rate - start < ASYMPTOTE_MARGIN
+    if not from_the_start or fall.peak_compute > first_phase or fall.depth > deepest:
         return fall.verdict
     # The fall from the start is the first phase's; look for another one after its end.
-    later = _fall(curve.window(first_phase))
-    return None if later is None else later.verdict
+    later_fall = _fall(curve.window(first_phase))
+    return None if later_fall is None else later_fall.verdict
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class _Fall:
     """How deep a run fell, from which pass rate, and the device-hours of that peak."""
 
     depth: float
-    peak: float
-    at: float
+    peak_rate: float
+    peak_compute: float
     verdict: Verdict
 
 
@@ -60,11 +60,11 @@ def _fall(curve: Curve) -> _Fall | None:
         return None
     smooth = smooth_readings(readings)
     top = int(np.argmax(smooth.mean))
-    peak = float(smooth.mean[top])
-    at = float(curve.compute[min(top + smooth.width // 2, readings.size - 1)])
-    where = f"its peak of {peak:.3f} near {place(at, curve.unit)}"
+    peak_rate = float(smooth.mean[top])
+    peak_compute = float(curve.compute[min(top + smooth.width // 2, readings.size - 1)])
+    where = f"its peak of {peak_rate:.3f} near {compute_in_words(peak_compute, curve.unit)}"
 
-    depth = peak - float(smooth.mean[-1])
+    depth = peak_rate - float(smooth.mean[-1])
     # Without a measured start the lowest mean before the peak takes its place.
     start = float(smooth.mean[: top + 1].min()) if curve.initial is None else curve.initial
     error = smooth.difference_error
@@ -72,12 +72,14 @@ def _fall(curve: Curve) -> _Fall | None:
     # peak is the best of many places, so 2 or 3 would be common by chance; chosen, not measured.
     is_deep = depth > max(MIN_COLLAPSE, 6.0 * error)
     # 0.25: share of the rise from start to peak that a collapse must undo; chosen, not measured.
-    if is_deep and depth > 0.25 * (peak - start):
+    if is_deep and depth > 0.25 * (peak_rate - start):
         reason = (
             f"The pass rate fell by {depth:.3f} from {where}, {depth / error:.0f} standard errors. "
             f"{GO_BACK}"
         )
-        return _Fall(depth, peak, at, Verdict(VerdictKind.BROKEN, reason, at))
+        return _Fall(
+            depth, peak_rate, peak_compute, Verdict(VerdictKind.BROKEN, reason, peak_compute)
+        )
 
     decline, significance = _decline(readings[top:], smooth.noise)
     if any(decline > min_decline and significance > errors for min_decline, errors in MIN_DECLINES):
@@ -85,7 +87,9 @@ def _fall(curve: Curve) -> _Fall | None:
             f"The pass rate has declined by {decline:.3f} since {where}, {significance:.1f} "
             f"standard errors. {GO_BACK}"
         )
-        return _Fall(decline, peak, at, Verdict(VerdictKind.BROKEN, reason, at))
+        return _Fall(
+            decline, peak_rate, peak_compute, Verdict(VerdictKind.BROKEN, reason, peak_compute)
+        )
     return None
 
 

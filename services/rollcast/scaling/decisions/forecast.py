@@ -249,7 +249,7 @@ class Forecast:
         # (kriging).
         with np.errstate(divide="ignore"):
             log_compute = np.log(compute)
-        drift_correlation = points.near(
+        drift_correlation = points.drift_correlation(
             log_compute, self.options.prior.drift_length, float(points.spread[-1])
         )  # (m, n)
         drift_variance = (draws.noise * draws.drift) ** 2

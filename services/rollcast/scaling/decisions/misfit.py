@@ -34,9 +34,9 @@ def judge_misfit(draws: Draws, law: Array, observations: Observations) -> Verdic
     """
     # (n, d) 1, but 0 within a first phase and at a measured start, which the law need not pass
     # through.
-    ends = np.array([departure.at for departure in draws.departures])[draws.departure]
+    phase_ends = np.array([departure.at for departure in draws.departures])[draws.departure]
     compute = np.exp(observations.log_compute)[:, None]
-    on_the_law = np.asarray((compute >= ends) & (compute > 0.0), dtype=float)
+    on_the_law = np.asarray((compute >= phase_ends) & (compute > 0.0), dtype=float)
     residual = on_the_law * (observations.pass_rate[:, None] - law)  # (n, d)
     typical = residual.mean(axis=1, keepdims=True)  # (n, 1) from the mean trajectory
     checks = [check for check in CHECKS if float(check.measure(typical)[0]) >= check.min_size]
@@ -71,10 +71,10 @@ def _rising(residual: Array) -> Array:
     """(n, d) -> (d,) climb of the straight line through the later half, from its first point to its
     last.
     """
-    later = residual[residual.shape[0] // 2 :]
-    position = np.arange(later.shape[0]) - (later.shape[0] - 1) / 2.0
+    later_half = residual[residual.shape[0] // 2 :]
+    position = np.arange(later_half.shape[0]) - (later_half.shape[0] - 1) / 2.0
     return np.asarray(
-        position @ later * (later.shape[0] - 1) / max(float(position @ position), 1.0)
+        position @ later_half * (later_half.shape[0] - 1) / max(float(position @ position), 1.0)
     )
 
 

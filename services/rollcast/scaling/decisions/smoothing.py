@@ -42,16 +42,16 @@ def window_sums(y: Array, width: int) -> Array:
     Every sum is made by the same additions, so that equal neighbourhoods have equal sums: a running
     total would turn its rounding into a peak.
     """
-    total = np.zeros(y.size - width + 1)
-    # `power` holds the sums of 1, 2, 4, .. neighbours; those of the binary digits of `width` make
-    # up each total.
+    sums = np.zeros(y.size - width + 1)
+    # `block_sums` holds the sums of 1, 2, 4, .. neighbours; those of the binary digits of `width`
+    # make up each of `sums`.
     offset = 0
-    power = y
-    size = 1
-    while size <= width:
-        if width & size:
-            total = total + power[offset : offset + total.size]
-            offset += size
-        power = power[:-size] + power[size:]
-        size *= 2
-    return total
+    block_sums = y
+    block_width = 1
+    while block_width <= width:
+        if width & block_width:
+            sums = sums + block_sums[offset : offset + sums.size]
+            offset += block_width
+        block_sums = block_sums[:-block_width] + block_sums[block_width:]
+        block_width *= 2
+    return sums

@@ -111,31 +111,34 @@ def judge_number(curve: Curve) -> Verdict | None:
 
 
 def judge(
-    curve: Curve, draws: Draws, later: Array, interval: tuple[float, float], level: float
+    curve: Curve, draws: Draws, later_readings: Array, interval: tuple[float, float], level: float
 ) -> Verdict:
     """The verdict on a curve that learns and does not break.
 
-    `later` (u,): equally likely readings at `FORECAST_FACTOR` times the compute; `interval`: their
-    90 % interval; `level`: the smoothed readings now.
+    `later_readings` (u,): equally likely readings at `FORECAST_FACTOR` times the compute;
+    `interval`: their 90 % interval; `level`: the smoothed readings now.
     """
     low, high = interval
-    at = f"at {FORECAST_FACTOR:g} times the compute"
+    horizon_phrase = f"at {FORECAST_FACTOR:g} times the compute"
     # 0.3: pass rate: widest 90 % interval there with which a run is forecastable. From half of a
     # run six in ten windows of other groups are as narrow, and the interval held 89 % of these.
     # With 0.15 it is three in ten, and 87 % held.
     if high - low > 0.3:
         return Verdict(
             VerdictKind.TOO_EARLY,
-            f"The pass rate {at} could be anywhere from {low:.2f} to {high:.2f} (90 %).",
+            f"The pass rate {horizon_phrase} could be anywhere from {low:.2f} to "
+            f"{high:.2f} (90 %).",
         )
-    chance = float(np.mean(later - level >= NOTABLE_GAIN))
+    chance = float(np.mean(later_readings - level >= NOTABLE_GAIN))
     gains = f"a gain of {NOTABLE_GAIN:g} on the smoothed readings has a chance of {chance:.0%}"
     # 0.1: largest chance of it in a saturated run. Of 22 such windows of other groups, from half
     # on, 2 gained it after all, and 7 of 41 flat runs were recognised; with 0.3, 20 of 99 and 24.
     # The word is for runs that may be ended, so false ones cost more than missed ones.
     if chance < 0.1:
         return Verdict(VerdictKind.SATURATED, f"Until twice the compute {gains}.")
-    reason = f"The pass rate {at} lies between {low:.3f} and {high:.3f} (90 %); {gains}."
+    reason = (
+        f"The pass rate {horizon_phrase} lies between {low:.3f} and {high:.3f} (90 %); {gains}."
+    )
     # Multiples of C_mid that the window must have reached before the bend counts as passed. If the
     # window only touches the bend, the prior alone parts it from the first phase and B from C_mid,
     # and A tends to come out too low.
@@ -167,12 +170,12 @@ def evidence(
         first_phase: device-hours until which readings leave the curve, or 0.
         is_described: False if the curve says nothing about where gains end.
     """
-    later = curve.compute >= first_phase
+    is_after_first_phase = curve.compute >= first_phase
     inside = np.isfinite(observations.log_compute)  # without a measured start, which is at ln 0
     # The mean curve is known at the merged points and interpolated between them.
     mean_curve = np.interp(np.log(curve.compute), observations.log_compute[inside], law[inside])
-    residual = (curve.pass_rate - mean_curve)[later]
-    rates = curve.pass_rate[later]
+    residual = (curve.pass_rate - mean_curve)[is_after_first_phase]
+    rates = curve.pass_rate[is_after_first_phase]
     variance = float(np.mean((rates - rates.mean()) ** 2))
     explained = 1.0 - float(np.mean(residual**2)) / variance if variance > 0 else 0.0
     # The newest readings in units of the whole noise of one evaluation.
@@ -180,14 +183,16 @@ def evidence(
     noise = float(np.median(draws.noise * np.sqrt(1.0 + draws.drift**2)) * observations.spread[-1])
     beyond = float(np.mean(residual[-count:])) / noise
     side = "above" if beyond >= 0 else "below"
-    past = ""
-    ends = ""
+    midpoint_phrase = ""
+    ceiling_phrase = ""
     if is_described:
-        num_past = int(np.sum(curve.compute[later] > np.exp(np.median(draws.log_midpoint))))
-        past = f", {num_past} of them past C_mid"
-        ends = f"; gains end with a probability of {np.mean(draws.has_ceiling):.0%}"
+        num_past = int(
+            np.sum(curve.compute[is_after_first_phase] > np.exp(np.median(draws.log_midpoint)))
+        )
+        midpoint_phrase = f", {num_past} of them past C_mid"
+        ceiling_phrase = f"; gains end with a probability of {np.mean(draws.has_ceiling):.0%}"
     return (
         f"The fitted curve explains {max(explained, 0.0):.0%} of the variance of {residual.size} "
-        f"readings{past}; the "
-        f"newest {count} lie {abs(beyond):.1f} standard deviations {side} it{ends}."
+        f"readings{midpoint_phrase}; the "
+        f"newest {count} lie {abs(beyond):.1f} standard deviations {side} it{ceiling_phrase}."
     )

@@ -220,21 +220,29 @@ def _check_span(compute: Array, name: str) -> None:
         )
 
 
-def _is_known(error: ArrayLike) -> NDArray[np.bool_]:
+def _is_valid_standard_error(standard_error: ArrayLike) -> NDArray[np.bool_]:
     """Whether each standard error is one that a pass rate can have; a huge one would overflow when
     squared.
     """
     # 1.0: pass rate. A larger standard error is treated as unknown: even one toss of a fair coin
     # has 0.5.
-    return np.asarray(np.isfinite(error) & (np.asarray(error) > 0) & (np.asarray(error) <= 1.0))
+    return np.asarray(
+        np.isfinite(standard_error)
+        & (np.asarray(standard_error) > 0)
+        & (np.asarray(standard_error) <= 1.0)
+    )
 
 
-def _known_or_none(error: float | None) -> float | None:
-    return error if error is not None and _is_known(error) else None
+def _known_or_none(standard_error: float | None) -> float | None:
+    return (
+        standard_error
+        if standard_error is not None and _is_valid_standard_error(standard_error)
+        else None
+    )
 
 
-def _complete(error: Array) -> Array | None:
-    is_known = _is_known(error)
-    if not np.any(is_known):
+def _complete(standard_error: Array) -> Array | None:
+    is_valid = _is_valid_standard_error(standard_error)
+    if not np.any(is_valid):
         return None
-    return np.where(is_known, error, np.median(error[is_known]))
+    return np.where(is_valid, standard_error, np.median(standard_error[is_valid]))

@@ -48,7 +48,7 @@ class Observations:
 
     @classmethod
     def from_curve(
-        cls, curve: Curve, drift_length: float, weight: Array | None, with_start: bool
+        cls, curve: Curve, drift_length: float, weight: Array | None, has_measured_initial: bool
     ) -> "Observations":
         """`weight` (points,): relative precision of each point, 1 unless it is an outlier."""
         variance = unit_variance(curve)
@@ -60,7 +60,7 @@ class Observations:
         log_compute = np.bincount(label, precision * np.log(curve.compute)) / total
         pass_rate = np.bincount(label, precision * curve.pass_rate) / total
         spread = np.sqrt(np.bincount(label) / np.bincount(label, 1.0 / variance))
-        if with_start:
+        if has_measured_initial:
             assert curve.initial is not None
             error = curve.initial_standard_error
             start = variance[0]  # as noisy as the first point, unless its own error is known
@@ -72,7 +72,7 @@ class Observations:
             total = np.concatenate([[1.0 / start], total])
         level = float(np.average(pass_rate, weights=total))
         root = np.sqrt(total)
-        position = _place(log_compute, log_compute[-1])
+        position = _drift_position(log_compute, log_compute[-1])
         correlation = np.exp(-np.abs(position[:, None] - position) / drift_length)
         scaled = root * spread
         # Divide and conquer: every eigenvector of a dense matrix is needed.
@@ -97,10 +97,12 @@ class Observations:
         """(n,) rotated pass rates above `level`."""
         return np.asarray(self.rotation @ (self.pass_rate - self.level))
 
-    def near(self, log_compute: Array, drift_length: float, spread: float) -> Array:
+    def drift_correlation(self, log_compute: Array, drift_length: float, spread: float) -> Array:
         """Rotated correlation of the drift at `log_compute` (m,) with the points -> (m, n)."""
         last = self.log_compute[-1]
-        distance = np.abs(_place(log_compute, last)[:, None] - _place(self.log_compute, last))
+        distance = np.abs(
+            _drift_position(log_compute, last)[:, None] - _drift_position(self.log_compute, last)
+        )
         return np.asarray(
             (spread * self.spread * np.exp(-distance / drift_length)) @ self.rotation.T
         )
@@ -121,7 +123,7 @@ def unit_variance(curve: Curve) -> Array:
     return np.asarray(4.0 * np.maximum(smooth * (1.0 - smooth), 0.02))
 
 
-def _place(log_compute: Array, last: float) -> Array:
+def _drift_position(log_compute: Array, last: float) -> Array:
     """(n,) compute in windows, -1e6 for the start."""
     # -1e6: position of the measured start on the axis of the drift, in lengths of the window. It is
     # far enough from all points that its correlation with them is exactly 0.

@@ -23,13 +23,13 @@ SIZE_LAW_PRIOR_VARIANCE = (25.0, 1.0, 1.0)
 """Variances of e_0, e_1 and k_max about 0. They are wide against anything measured, but let one
 size alone give an answer. Chosen, not measured."""
 
-SPLIT_LAW_PRIOR_MEAN = (0.5, 0.0, -0.01, 0.0, -0.003)
+BATCH_SHAPE_LAW_PRIOR_MEAN = (0.5, 0.0, -0.01, 0.0, -0.003)
 """Prior means of b_0 to b_4, in pass rate. Those of the parabolas are below 0, since IsoCompute
 (arXiv 2603.12151) finds a best number of rollouts at every compute. Chosen, not measured."""
-SPLIT_LAW_FLAT_STD = (1.0, 0.04, 0.015, 0.015, 0.005)
+BATCH_SHAPE_LAW_FLAT_STD = (1.0, 0.04, 0.015, 0.015, 0.005)
 """Prior standard deviations of b_0 to b_4 on a plateau. In the paper's Fig 9 the number of rollouts
 moves the end by 0.04 to 0.09 over some doublings, that of prompts by 0.02."""
-SPLIT_LAW_CLIMB_STD = (0.0, 0.5, 0.1, 0.5, 0.1)
+BATCH_SHAPE_LAW_CLIMB_STD = (0.0, 0.5, 0.1, 0.5, 0.1)
 """Further prior standard deviation for each unit of dR / d ln C. During the climb a split that
 needs s times the compute changes R by this slope times ln s. A step of twice the rollouts costs
 twice as much, so s is usually between 1 and that ratio. Chosen, not measured."""

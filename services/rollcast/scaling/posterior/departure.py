@@ -75,8 +75,8 @@ def candidates(observations: Observations, prior: Prior, ends: list[float]) -> l
     weight = prior.transient_weight
     compute = np.exp(observations.log_compute)
     # The borders of the cells: half-way between neighbouring ends in ln compute.
-    between = 0.5 * (np.log(ends[1:]) + np.log(ends[:-1]))
-    cells = pairwise([-np.inf, *between.tolist(), np.inf])
+    cell_borders = 0.5 * (np.log(ends[1:]) + np.log(ends[:-1]))
+    cells = pairwise([-np.inf, *cell_borders.tolist(), np.inf])
     first_phases = [Departure(None, 0.0, float(np.log1p(-weight)), 0.0)]
     for end, cell in zip(ends, cells, strict=True):
         sizes = [(prior.transient_scale, 1.0 - prior.jump_weight)]

@@ -67,12 +67,14 @@ class Draws:
         """
         law = self.sigmoid(compute)
         if self.tail.any():
-            at = np.atleast_1d(np.asarray(compute, dtype=float))
+            compute_array = np.atleast_1d(np.asarray(compute, dtype=float))
             # Per departure and not per draw, because there are many draws and few departures.
-            shapes = np.zeros((at.size, len(self.departures)))  # (m, h), 0 without a tail
+            shapes = np.zeros(
+                (compute_array.size, len(self.departures))
+            )  # (m, h), 0 without a tail
             for departure_index, departure in enumerate(self.departures):
                 if departure.tail is not None:
-                    shapes[:, departure_index] = tail_shape(at, departure.tail.onset)
+                    shapes[:, departure_index] = tail_shape(compute_array, departure.tail.onset)
             law += self.tail * shapes[:, self.departure]
             np.clip(law, 0.0, 1.0, out=law)
         return law

@@ -42,16 +42,16 @@ def fit_posterior(curve: Curve, options: FitOptions) -> Posterior:
         ValueError: no point is left after `exclude_before`.
     """
     fitted_curve = fitted_part(curve, options)
-    with_start = options.initial == "measured" and curve.initial is not None
-    ends = _first_phase_ends(fitted_curve, options, with_start)
-    problem = _problem(fitted_curve, options, with_start, None)
+    has_measured_initial = options.initial == "measured" and curve.initial is not None
+    ends = _first_phase_ends(fitted_curve, options, has_measured_initial)
+    problem = _problem(fitted_curve, options, has_measured_initial, None)
     grid = solve(problem, make_departures(problem, ends))
     # Outliers are seen only against a fitted law, so the grid is solved twice if there are any.
     # 8: with fewer points an outlier cannot be separated from the curve; chosen, not measured.
     if options.robust and len(fitted_curve) >= 8:
         weight = _outlier_weight(fitted_curve, grid.best())
         if weight is not None:
-            problem = _problem(fitted_curve, options, with_start, weight)
+            problem = _problem(fitted_curve, options, has_measured_initial, weight)
             grid = solve(problem, make_departures(problem, ends))
     draws = draw(grid, problem.observations, problem.prior.tail_falls)
     return Posterior(fitted_curve, ends, problem, grid, draws)
@@ -74,7 +74,7 @@ def fitted_part(curve: Curve, options: FitOptions) -> Curve:
 
 
 def _problem(
-    fitted_curve: Curve, options: FitOptions, with_start: bool, weight: Array | None
+    fitted_curve: Curve, options: FitOptions, has_measured_initial: bool, weight: Array | None
 ) -> Problem:
     """`weight` (points,): relative precision of each point, below 1 for outliers; None for 1
     everywhere.
@@ -85,29 +85,31 @@ def _problem(
         # The noise then counts in units of the given errors, which leave the drift less room.
         noise_prior = NoisePrior(prior.log_error_scale, prior.log_drifting_error_scale)
         prior = replace(prior, drift_weight=prior.error_drift_weight)
-    points = Observations.from_curve(fitted_curve, prior.drift_length, weight, with_start)
-    initial, initial_std = prior.initial
-    asymptote, asymptote_std = prior.asymptote
+    points = Observations.from_curve(fitted_curve, prior.drift_length, weight, has_measured_initial)
+    initial_mean, initial_std = prior.initial
+    asymptote_mean, asymptote_std = prior.asymptote
     if isinstance(options.initial, float | int):
-        initial = float(options.initial)
+        initial_mean = float(options.initial)
         # 1e-4: pass rate: prior standard deviation of an R_0 that the user fixes.
         initial_std = 1e-4
     linear = LinearPrior(
-        np.array([initial, asymptote]), np.array([initial_std**2, asymptote_std**2])
+        np.array([initial_mean, asymptote_mean]), np.array([initial_std**2, asymptote_std**2])
     )
     return Problem(points, prior, linear, noise_prior)
 
 
-def _first_phase_ends(fitted_curve: Curve, options: FitOptions, with_start: bool) -> list[float]:
+def _first_phase_ends(
+    fitted_curve: Curve, options: FitOptions, has_measured_initial: bool
+) -> list[float]:
     """Candidates for the end of the first phase, ascending, in device-hours."""
     first = float(fitted_curve.compute[0])
     last = float(fitted_curve.compute[-1])
     ends = []
-    if with_start and options.exclude_before != 0:
+    if has_measured_initial and options.exclude_before != 0:
         # A first phase that ends before the first point frees the start alone from the law.
         ends.append(0.5 * first)
     if options.exclude_before == "auto":
-        shares = options.prior.start_transient if with_start else options.prior.transient
+        shares = options.prior.start_transient if has_measured_initial else options.prior.transient
         ends.extend(share * last for share in shares if share * last > first)
     return ends
 

@@ -190,14 +190,14 @@ def evaluate(problem: Problem, axes: Axes) -> Grid:
     # Relative to the largest, so that exp neither overflows nor makes all of them 0.
     peak = float(log_weight.max())
     unnormalised = np.exp(log_weight - peak)
-    total = float(unnormalised.sum())
+    total_weight = float(unnormalised.sum())
     cell = axes.exponent_cell * axes.midpoint_cell
     return Grid(
         axes=axes,
-        weight=unnormalised / total,
+        weight=unnormalised / total_weight,
         normal=normal,
         level=points.level,
-        log_evidence=peak + float(np.log(total * abs(cell) * axes.noises.cell)),
+        log_evidence=peak + float(np.log(total_weight * abs(cell) * axes.noises.cell)),
     )
 
 

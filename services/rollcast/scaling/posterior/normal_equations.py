@@ -58,7 +58,9 @@ def with_departures(
     points = RotatedPoints(observations.rotation.sum(axis=1), observations.centred, rise)
     by_phase = _empty(plain, len(phases), rise)
     for index in range(len(phases)):
-        _take_off(plain, phase_directions[index], price[index], points, _at(by_phase, index))
+        _take_off(
+            plain, phase_directions[index], price[index], points, _select_departure(by_phase, index)
+        )
     if phase_by_departure == list(range(len(phases))) and all(
         departure.tail is None for departure in departures
     ):
@@ -75,8 +77,8 @@ def with_departures(
             phase_directions[[phase_by_departure[index] for index in tailed]],
         )
     for index, phase in enumerate(phase_by_departure):
-        phase_equations = _at(by_phase, phase)
-        departure_equations = _at(normal, index)
+        phase_equations = _select_departure(by_phase, phase)
+        departure_equations = _select_departure(normal, index)
         if departures[index].tail is None:
             for target, source in zip(departure_equations, phase_equations, strict=True):
                 target[:] = source
@@ -103,7 +105,7 @@ def _empty(plain: Normal, num_departures: int, rise: Array) -> Normal:
     )
 
 
-def _at(normal: Normal, index: int) -> Normal:
+def _select_departure(normal: Normal, index: int) -> Normal:
     """Views of one departure's equations."""
     return Normal(*(equation[index] for equation in normal))
 

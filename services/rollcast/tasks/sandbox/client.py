@@ -13,7 +13,7 @@ import time
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, get_args
 
-from rollcast.config.own_functions import MAX_SENTENCE_CHARACTERS, is_function
+from rollcast.config.function_loading import MAX_SENTENCE_CHARACTERS, is_function
 from rollcast.config.tasks import Grading
 from rollcast.processes.server_process import ServerProcess
 from rollcast.processes.variables import users_variables

@@ -71,35 +71,37 @@ class Fences:
     def blocks(self) -> Iterator[Block]:
         """Blocks of Python or of no named language, in order. One that is never closed (the answer
         was cut) does not count."""
-        at = 0
-        while at < len(self._fences):
-            opening = self._fences[at]
-            if self._last_closing.get(opening.run[0], -1) <= at:
-                at += 1
+        opening_index = 0
+        while opening_index < len(self._fences):
+            opening = self._fences[opening_index]
+            if self._last_closing.get(opening.run[0], -1) <= opening_index:
+                opening_index += 1
                 continue
-            closing = next(self._closing(at), None)
+            closing = next(self._closing(opening_index), None)
             if closing is None:
                 return
             if opening.language in _PYTHON:
-                block, closing = self._python(at, closing)
-                if block.tree is None and (inner := self._last_python_opening(at, closing)):
-                    at = inner  # this block was never closed
+                block, closing = self._python_block(opening_index, closing)
+                if block.tree is None and (
+                    inner := self._last_python_opening(opening_index, closing)
+                ):
+                    opening_index = inner  # this block was never closed
                     continue
                 yield block
-            at = closing + 1
+            opening_index = closing + 1
 
-    def _closing(self, at: int) -> Iterator[int]:
-        opening = self._fences[at]
+    def _closing(self, opening_index: int) -> Iterator[int]:
+        opening = self._fences[opening_index]
         return (
             number
-            for number in range(at + 1, len(self._fences))
+            for number in range(opening_index + 1, len(self._fences))
             if self._fences[number].closes(opening)
         )
 
-    def _python(self, at: int, closing: int) -> tuple[Block, int]:
-        """The block that fence `at` opens, and the fence that ends it."""
-        named = bool(self._fences[at].language)
-        source = self._between(at, closing)
+    def _python_block(self, opening_index: int, closing: int) -> tuple[Block, int]:
+        """The block that fence `opening_index` opens, and the fence that ends it."""
+        named = bool(self._fences[opening_index].language)
+        source = self._block_source(opening_index, closing)
         if len(source) > self._left_to_parse:
             return Block(source, None, named), closing
         tree = self._parse(source)
@@ -109,20 +111,20 @@ class Fences:
         if tree is None and ('"""' in source or "'''" in source):
             # Fences that are tried as the end of one block; if none makes it Python, the first one
             # ends it
-            for further in itertools.islice(self._closing(at), 1, 16):
-                longer = self._between(at, further)
+            for further in itertools.islice(self._closing(opening_index), 1, 16):
+                longer = self._block_source(opening_index, further)
                 if (tree := self._parse(longer)) is not None:
                     return Block(longer, tree, named), further
         return Block(source, tree, named), closing
 
-    def _last_python_opening(self, at: int, closing: int) -> int | None:
-        inside = range(closing - 1, at, -1)
+    def _last_python_opening(self, opening_index: int, closing: int) -> int | None:
+        inside = range(closing - 1, opening_index, -1)
         return next(
             (number for number in inside if self._fences[number].language in _PYTHON[1:]), None
         )
 
-    def _between(self, at: int, closing: int) -> str:
-        opening = self._fences[at]
+    def _block_source(self, opening_index: int, closing: int) -> str:
+        opening = self._fences[opening_index]
         lines = self._lines[opening.line + 1 : self._fences[closing].line]
         if opening.is_quoted:
             lines = [_QUOTE.sub("", line, count=1) for line in lines]

@@ -31,12 +31,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import NoReturn
 
-from rollcast.config.own_functions import failure, is_function
+from rollcast.config.function_loading import failure, is_function
 from rollcast.processes.fork_server import BaseForkServer, forget_signals, prepare_to_fork
 from rollcast.processes.limits import address_space_bytes
 from rollcast.processes.tree import die_with_parent, kill_group
 from rollcast.tasks.sandbox.channel import Channel
-from rollcast.tasks.sandbox.child_end import find_end, kill_child
+from rollcast.tasks.sandbox.child_exit import find_end, kill_child
 from rollcast.tasks.sandbox.clocks import cpu_seconds, open_waits
 from rollcast.tasks.sandbox.code_judge import grade_code
 from rollcast.tasks.sandbox.launcher import KILL, START, Launcher

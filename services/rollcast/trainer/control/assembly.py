@@ -9,13 +9,13 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from rollcast.config.own_part import OwnPart
+from rollcast.config.custom_function import CustomFunction
 from rollcast.config.recipe import LengthPenalty, Recipe
+from rollcast.recipe.custom_functions import CompletionRecord, custom_advantages, custom_penalty
 from rollcast.recipe.difficulty import coefficient_factors
 from rollcast.recipe.distillation import distillation_advantages, token_reverse_kl
 from rollcast.recipe.effective_batch import EffectiveBatch, effective_batch, kept_rollouts
 from rollcast.recipe.length_control import length_penalty
-from rollcast.recipe.own_parts import CompletionRecord, own_advantages, own_penalty
 from rollcast.rollouts.records import EpisodeEnd, Rollout, RolloutGroup, loss_mask
 from rollcast.trainer.control.episode_credit import (
     ComparedReward,
@@ -49,16 +49,16 @@ def assemble(
     groups: Sequence[RolloutGroup],
     recipe: Recipe,
     teacher: Mapping[int, Sequence[RolloutLogprobs | None]] | None = None,
-    own_filter: GroupFilter | None = None,
+    known_filter: GroupFilter | None = None,
 ) -> AssembledBatch:
     """Return the effective batch. Left out: truncated rollouts (by the recipe), those without a
     verdict, and episodes whose environment failed.
 
     `teacher`: by task sequence, an endpoint's log-probs of each rollout; a rollout without them is
-    left out. None = the recipe has no such teacher. `own_filter`: remembers what the recipe's
+    left out. None = the recipe has no such teacher. `known_filter`: remembers what the recipe's
     filter said of these groups. None = ask it.
     """
-    group_filter = own_filter or GroupFilter(recipe)
+    group_filter = known_filter or GroupFilter(recipe)
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     owner = np.array(
         [index for index, group in enumerate(groups) for _ in group.rollouts], dtype=np.int64
@@ -77,7 +77,9 @@ def assemble(
         aggregation=recipe.aggregation,
         # With a teacher alone a group is of use although its rewards are equal.
         zero_variance_filter=recipe.zero_variance_filter and recipe.uses_reward,
-        own_advantages=partial(own_advantages, recipe.advantage) if recipe.advantage else None,
+        custom_advantages=partial(custom_advantages, recipe.advantage)
+        if recipe.advantage
+        else None,
         keeps_group=lambda index, record: group_filter.keeps(groups[index], record),
         graded=_verdict_mask(rollouts),
         compared=_comparison_keys(rollouts, recipe),
@@ -101,7 +103,7 @@ def assemble(
     )
 
 
-def can_be_trained_on(group: RolloutGroup, recipe: Recipe, own_filter: GroupFilter) -> bool:
+def can_be_trained_on(group: RolloutGroup, recipe: Recipe, group_filter: GroupFilter) -> bool:
     """Whether a group that came back has rollouts for a batch.
 
     Asks no advantage and no length penalty.
@@ -113,7 +115,7 @@ def can_be_trained_on(group: RolloutGroup, recipe: Recipe, own_filter: GroupFilt
         loss_tokens=_loss_tokens(rollouts),
         excluded=_exclusion_mask(rollouts, recipe, None),
         zero_variance_filter=recipe.zero_variance_filter and recipe.uses_reward,
-        keeps_group=lambda _, record: own_filter.keeps(group, record),
+        keeps_group=lambda _, record: group_filter.keeps(group, record),
         graded=_verdict_mask(rollouts),
         compared=_comparison_keys(rollouts, recipe),
     )
@@ -240,8 +242,8 @@ def shaped_reward(rollout: Rollout, recipe: Recipe) -> float:
         # Right and wrong rewards are 1 apart here and 2 in the paper (A.3: +1 and -1), so the
         # penalty of Eq 9 counts half.
         return reward * (1 + 0.5 * penalty)
-    if isinstance(control, OwnPart):
+    if isinstance(control, CustomFunction):
         max_tokens = recipe.max_completion_tokens
         completion = CompletionRecord(rollout.num_tokens, max_tokens, reward, rollout.truncated)
-        return reward + own_penalty(control, completion)
+        return reward + custom_penalty(control, completion)
     return reward

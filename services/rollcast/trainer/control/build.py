@@ -81,13 +81,13 @@ def build_controller(
     )
     make_task = partial(_train_task, maker, books.train, state.ledger)
     open_evaluations = make_open_evaluations(config.run, config.tasks)
-    own_filter = GroupFilter(recipe)
-    is_wanted = partial(can_be_trained_on, recipe=recipe, own_filter=own_filter)
+    group_filter = GroupFilter(recipe)
+    is_wanted = partial(can_be_trained_on, recipe=recipe, group_filter=group_filter)
     parts = ControllerParts(config, learners, queue, exporter, state, stop_requested)
     intake = parts.intake(reporter, open_evaluations, make_task, is_wanted, end_token_ids)
     pacing = parts.pacing(schedule.max_staleness)
     pipeline = GroupPipeline(
-        state, queue, reporter, schedule, intake, pacing, make_task, recipe, max_bytes, own_filter
+        state, queue, reporter, schedule, intake, pacing, make_task, recipe, max_bytes, group_filter
     )
     early_stop = (
         EarlyStop(config.stop_when, config.budget, progress.curve) if config.stop_when else None

@@ -247,5 +247,5 @@ class Controller:
     def close(self) -> None:
         if self._is_serving:
             # How long the publisher's threads and streams may take to end
-            self._publisher.stop(deadline_seconds=10.0)
+            self._publisher.stop(timeout_seconds=10.0)
         self._pipeline.close()

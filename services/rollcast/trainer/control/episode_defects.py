@@ -155,11 +155,11 @@ def _mask_defect(
     has_loss = loss_mask(sequence)
     is_sampled = np.ones(len(sequence.token_ids), dtype=np.bool_)
     for leg in sequence.legs:
-        if leg.kind is LegKind.PHRASE:
+        if leg.kind is LegKind.INTERRUPTION_PHRASE:
             is_phrase = np.array_equal(sequence.token_ids[leg.start : leg.end], task.length.phrase)
             if not is_phrase or not task.length.interrupt_from:
                 return "was interrupted with another phrase than its task's"
-        if leg.kind in (LegKind.GIVEN, LegKind.PHRASE):
+        if leg.kind in (LegKind.GIVEN, LegKind.INTERRUPTION_PHRASE):
             is_sampled[leg.start : leg.end] = False
     # No given token may have loss. Whether every sampled one must have it depends on the
     # environment.

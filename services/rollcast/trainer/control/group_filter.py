@@ -8,7 +8,7 @@ first answer stays.
 from weakref import WeakKeyDictionary
 
 from rollcast.config.recipe import Recipe
-from rollcast.recipe.own_parts import GroupRecord, own_filter
+from rollcast.recipe.custom_functions import GroupRecord, custom_filter
 from rollcast.rollouts.records import RolloutGroup
 
 
@@ -27,5 +27,5 @@ class GroupFilter:
         if self._filter_part is None:
             return True
         if group not in self._answers:
-            self._answers[group] = own_filter(self._filter_part, record)
+            self._answers[group] = custom_filter(self._filter_part, record)
         return self._answers[group]

@@ -11,7 +11,7 @@ from rollcast.config.episodes import Episodes
 from rollcast.config.recipe import Recipe
 from rollcast.config.tasks import Tasks
 from rollcast.config.verifiers import Remote
-from rollcast.recipe.staleness import drop_deadline_seconds, enough_groups, longest_group_ratio
+from rollcast.recipe.staleness import drop_timeout_seconds, enough_groups, longest_group_ratio
 from rollcast.rollouts.records import Claim, RolloutGroup
 from rollcast.tasks.grading import Verifiers
 from rollcast.tasks.mappings import verifier_names
@@ -162,7 +162,7 @@ class Pacing:
         """
         if self._slowest_rate is None:
             return []
-        deadline = drop_deadline_seconds(self._token_budget, self._slowest_rate)
+        deadline = drop_timeout_seconds(self._token_budget, self._slowest_rate)
         # No task is overdue earlier: on a busy machine an engine's start or a grader takes longer
         # than a small budget
         allowed = max(60.0, deadline) + self._other_seconds

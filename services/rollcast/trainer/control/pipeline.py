@@ -53,7 +53,7 @@ class GroupPipeline:
     _recipe: Recipe
     _max_bytes: int
     """Bytes of finished groups in Redis; above it nothing is dispatched."""
-    _own_filter: GroupFilter
+    _group_filter: GroupFilter
     """The recipe's filter, the same one as for groups that come back."""
     _replaced: list[RolloutGroup] = field(default_factory=list)
     _straggler_seconds: float = 0.0
@@ -194,7 +194,7 @@ class GroupPipeline:
         self.observe(groups)
         teacher = self.intake.teacher_logprobs(sequences)
         return GroupBatch(
-            deliveries, replaced, assemble(groups, self._recipe, teacher, self._own_filter)
+            deliveries, replaced, assemble(groups, self._recipe, teacher, self._group_filter)
         )
 
     def settle(self, deliveries: Sequence[Delivery], kept_sequences: frozenset[int]) -> None:

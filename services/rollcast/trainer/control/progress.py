@@ -122,10 +122,10 @@ class Progress:
         try:
             progress: Progress = _ADAPTER.validate_python(data)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_context=False)[0]
-            field_path = ".".join(map(str, first["loc"]))[:200]
+            first_error = error.errors(include_url=False, include_context=False)[0]
+            field_path = ".".join(map(str, first_error["loc"]))[:200]
             raise MalformedProgress(
-                f"its controller's {field_path}: {first['msg'][:200]}"
+                f"its controller's {field_path}: {first_error['msg'][:200]}"
             ) from None
         newest = {"split_rules": SPLIT_RULES, "grading_rules": GRADING_RULES}
         if newer := [name for name, version in newest.items() if getattr(progress, name) > version]:

@@ -347,13 +347,15 @@ class Reporter:
         if intake.teacher is not None:
             self._exporter.set(trainer_metrics.TEACHER_GROUPS, intake.num_at_teacher)
         tokens = intake.generated_tokens
-        total = sum(tokens.values())
-        if total:
-            self._exporter.set(trainer_metrics.COMPUTE_EVAL_SHARE, tokens[Purpose.EVAL] / total)
+        total_tokens = sum(tokens.values())
+        if total_tokens:
+            self._exporter.set(
+                trainer_metrics.COMPUTE_EVAL_SHARE, tokens[Purpose.EVAL] / total_tokens
+            )
 
-    def _set_total(self, metric: Metric, total: float, **labels: str) -> None:
+    def _set_total(self, metric: Metric, source_total: float, **labels: str) -> None:
         # The total is counted elsewhere, and a counter must not fall with it.
         key = (metric.name, *labels.values())
         exported = self._exported_totals.get(key, 0)
-        self._exporter.add(metric, max(0, total - exported), **labels)
-        self._exported_totals[key] = max(total, exported)
+        self._exporter.add(metric, max(0, source_total - exported), **labels)
+        self._exported_totals[key] = max(source_total, exported)

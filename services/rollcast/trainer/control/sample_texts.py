@@ -118,8 +118,8 @@ class _TurnWriter:
             for other_turn in self.episode.turns
             if other_turn.sequence == turn.sequence
         ]
-        later = [start for start in starts if start > turn.start]
-        end = min(later, default=len(sequence.token_ids))
+        later_starts = [start for start in starts if start > turn.start]
+        end = min(later_starts, default=len(sequence.token_ids))
         prompt = ""
         if isinstance(sequence, Branch) and turn.start == min(starts):
             prompt = shorten_text(

@@ -51,16 +51,16 @@ class SurvivingHistory:
 
     def survives(self, version: PolicyVersion) -> bool:
         """Whether the current weights descend from `version`."""
-        first = self._first_step(version.incarnation)
-        last = dict(self.earlier).get(version.incarnation, version.step)
-        return first is not None and first <= version.step <= last
+        first_step = self._first_step(version.incarnation)
+        last_step = dict(self.earlier).get(version.incarnation, version.step)
+        return first_step is not None and first_step <= version.step <= last_step
 
     def never_was(self, version: PolicyVersion) -> bool:
         """Whether no such version can have been published: its incarnation began at a later step,
         or does not exist.
         """
-        first = self._first_step(version.incarnation)
-        return version.incarnation < 1 or (first is not None and version.step < first)
+        first_step = self._first_step(version.incarnation)
+        return version.incarnation < 1 or (first_step is not None and version.step < first_step)
 
     def _first_step(self, incarnation: int) -> int | None:
         """First step of an incarnation: the last surviving step of the one before.
@@ -160,7 +160,7 @@ def resume_state(
         reduce_shares(parts, config.recipe.unique_prompts, seed=config.seed),
         seed=config.seed,
         remove_at=config.recipe.removal_pass_rate,
-        own_part=config.recipe.curriculum,
+        custom_function=config.recipe.curriculum,
     )
     _restore_curriculum(curriculum, progress)
     return TrainerState(

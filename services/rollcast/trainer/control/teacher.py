@@ -197,17 +197,17 @@ class TeacherClient:
 
     async def _place_until(self, deadline: float) -> None:
         seconds = self._settings.deadline_seconds
-        busy = NoPlace(
+        busy_error = NoPlace(
             "timeout", f"{self._settings.url} was busy with other rollouts for {seconds:g} s"
         )
         try:
             async with asyncio.timeout_at(deadline):
                 await self._places.acquire()
         except TimeoutError:
-            raise busy from None
+            raise busy_error from None
         if self._loop.time() >= deadline:  # others gave their place up at the same moment
             self._places.release()
-            raise busy
+            raise busy_error
 
     async def _ask_about(self, prompt: TokenIds, token_ids: TokenIds, deadline: float) -> Logprobs:
         body = {

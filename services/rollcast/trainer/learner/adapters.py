@@ -154,12 +154,12 @@ def _targets(causal_lm: Any, lora: Lora) -> list[str]:
     """The names among lora.layers that linear layers of the decoder have."""
     layers = decoder_layers(causal_lm)
     linear = {
-        _last(name)
+        _last_name(name)
         for layer in layers
         for name, module in layer.named_modules()
         if isinstance(module, nn.Linear)
     }
-    experts = {_last(name) for layer in layers for name in _experts(layer)}
+    experts = {_last_name(name) for layer in layers for name in _experts(layer)}
     without = set(ABSORBED_LAYERS)
     if experts:
         without |= experts | set(EXPERT_LAYERS)
@@ -246,5 +246,5 @@ def _check_adapted(causal_lm: nn.Module, rank: int) -> None:
         assert layer.lora_A[ADAPTER].weight.shape == (rank, base.in_features), name
 
 
-def _last(name: str) -> str:
+def _last_name(name: str) -> str:
     return name.rpartition(".")[2]

@@ -352,7 +352,7 @@ def finite_json(text: str | bytes) -> Any:
     """The value. Raises ValueError, in a few words, for anything except JSON of finite numbers."""
     try:
         return json.loads(
-            text, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole
+            text, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_parse_integer
         )
     except RecursionError:
         raise ValueError("nested too deeply") from None
@@ -369,7 +369,7 @@ def _finite(digits: str) -> float:
     return number
 
 
-def _whole(digits: str) -> int:
+def _parse_integer(digits: str) -> int:
     # Whole numbers are less, whatever their sign: an int64 holds them, and a float comes near
     if len(digits) > 20 or abs(number := int(digits)) >= (2**63):
         raise ValueError(f"the number {digits[:40]} is too large")

@@ -26,9 +26,9 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME
 
+from rollcast.config.custom_function import CustomFunction
 from rollcast.config.errors import refused_by_the_world
 from rollcast.config.model import Model
-from rollcast.config.own_part import OwnPart
 from rollcast.memory.host import EXPORT_FILE_BYTES
 from rollcast.trainer.learner.architecture import whole_config
 from rollcast.trainer.learner.model import Policy
@@ -68,7 +68,7 @@ TOKENIZER = (
     ),
 )
 """Files of the source with which texts and chats become tokens."""
-OWN_PARTS = "rollcast_own_parts.json"
+CUSTOM_FUNCTIONS = "rollcast_own_parts.json"
 """Function and digest of each part of the recipe that was the user's own, by its setting."""
 OS_ERROR = re.compile(r"os error (\d+)")
 
@@ -84,8 +84,8 @@ class Export:
     settings: Model
     folder: Path
     _: KW_ONLY
-    own_parts: Mapping[str, OwnPart] = field(default_factory=dict)
-    """Parts of the recipe, by their settings; `OWN_PARTS` names them. Empty = no such file."""
+    custom_functions: Mapping[str, CustomFunction] = field(default_factory=dict)
+    """By the setting of each; the file `CUSTOM_FUNCTIONS` names them. Empty = no such file."""
     file_bytes: int = EXPORT_FILE_BYTES
 
     def __post_init__(self) -> None:
@@ -108,7 +108,7 @@ class Export:
             self._partial.mkdir(parents=True)
             self._write_weights(gathered)
             self._write_others()
-            self._write_own_parts()
+            self._write_custom_functions()
             _let_the_umask_decide(self._partial)
             shutil.rmtree(self.folder, ignore_errors=True)
             self._partial.rename(self.folder)
@@ -240,13 +240,13 @@ class Export:
                 target.parent.mkdir(exist_ok=True)
                 shutil.copyfile(path, target)
 
-    def _write_own_parts(self) -> None:
-        if self.own_parts:
+    def _write_custom_functions(self) -> None:
+        if self.custom_functions:
             parts = {
-                setting: own_part.model_dump(mode="json")
-                for setting, own_part in self.own_parts.items()
+                setting: custom_function.model_dump(mode="json")
+                for setting, custom_function in self.custom_functions.items()
             }
-            (self._partial / OWN_PARTS).write_text(json.dumps(parts, indent=1) + "\n")
+            (self._partial / CUSTOM_FUNCTIONS).write_text(json.dumps(parts, indent=1) + "\n")
 
 
 def _let_the_umask_decide(folder: Path) -> None:

@@ -185,8 +185,8 @@ class LearnerGroup:
 
         `between` is called here, on rank 0, after each of its micro-batches.
         """
-        total = denominator(sequences)
-        assert total > 0, "a batch without loss tokens makes no update"
+        loss_denominator = denominator(sequences)
+        assert loss_denominator > 0, "a batch without loss tokens makes no update"
         ranks = plan_micro_batches(
             sequences,
             world_size=self.ranks.world_size,
@@ -197,9 +197,9 @@ class LearnerGroup:
         # Before its own part: the others are needed in the first collective.
         self.sender.send(
             CommandKind.UPDATE,
-            {rank: encode_micro_batches(ranks[rank], total) for rank in other_ranks},
+            {rank: encode_micro_batches(ranks[rank], loss_denominator) for rank in other_ranks},
         )
-        return self._update(ranks[0], total, between)
+        return self._update(ranks[0], loss_denominator, between)
 
     @property
     def lanes(self) -> Lanes:
@@ -348,7 +348,7 @@ class LearnerGroup:
     def _update(
         self,
         micro_batches: Sequence[MicroBatch],
-        total: float,
+        loss_denominator: float,
         between: Callable[[], None] = lambda: None,
     ) -> UpdateStats:
         trainer = self.config.trainer
@@ -356,7 +356,7 @@ class LearnerGroup:
         if trainer.activation_checkpointing is not True:
             remedies += ", set trainer.activation_checkpointing"
         with told_what_did_not_fit("an update", f"{remedies}, or {MORE_RANKS}"):
-            return self.learner.update(micro_batches, total, between)
+            return self.learner.update(micro_batches, loss_denominator, between)
 
     def _read(
         self,
@@ -373,7 +373,10 @@ class LearnerGroup:
         """Rank 0 gathers weight by weight and holds a file of them in host memory."""
         kind = Export if self.learner.policy.lora is None else AdapterExport
         export = kind(
-            self.learner.policy, self.config.model, folder, own_parts=self.config.recipe.own_parts
+            self.learner.policy,
+            self.config.model,
+            folder,
+            custom_functions=self.config.recipe.custom_functions,
         )
         with told_what_did_not_fit(
             "a weight gathered for the export", "give each trainer machine more memory"

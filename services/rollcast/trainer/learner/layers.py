@@ -24,7 +24,7 @@ from rollcast.config.services import Recomputation
 
 COMPILER = "inductor"
 """torch.compile's backend in a run; tests take one that needs no C++ compiler."""
-KEPT_RESULTS = frozenset(
+SAVED_OPERATIONS = frozenset(
     {
         "aten::mm",
         "aten::addmm",
@@ -48,7 +48,7 @@ def decoder_layers(causal_lm: Any) -> list[nn.Module]:
 
 def recompute(layer: nn.Module, mode: Recomputation) -> None:
     """Let the layer keep its input alone, with `mode` "selective" also the results
-    of KEPT_RESULTS.
+    of SAVED_OPERATIONS.
     """
     if mode is False:
         return
@@ -70,6 +70,6 @@ def compile_layer(layer: nn.Module, compiler: str) -> None:
 def _policy(context: Any, operation: Any, *arguments: Any, **named: Any) -> CheckpointPolicy:
     return (
         CheckpointPolicy.MUST_SAVE
-        if operation.name() in KEPT_RESULTS
+        if operation.name() in SAVED_OPERATIONS
         else CheckpointPolicy.PREFER_RECOMPUTE
     )

@@ -193,7 +193,7 @@ class Learner:
             rollout=batch.rollout,
         )
         corrected = correct(self.corrections, inputs)
-        total, kl = self._objective(
+        objective_sum, kl = self._objective(
             corrected.inputs, inputs.weights, batch, entropy, reference_logprobs
         )
         # Before the backward pass: a loss that counts rollouts makes the host wait for all queued
@@ -203,10 +203,10 @@ class Learner:
             corrected.inputs, inputs.weights, reference_logprobs
         )
         # FSDP averages over the ranks, which their number undoes.
-        (total * (-self.ranks.world_size / denominator)).backward()  # type: ignore[no-untyped-call]
+        (objective_sum * (-self.ranks.world_size / denominator)).backward()  # type: ignore[no-untyped-call]
         gaps = (logprobs.detach() - inputs.generator_logprobs).double()
         sums = Sums(
-            objective=total.detach().double(),
+            objective=objective_sum.detach().double(),
             weight=inputs.weights.sum().double(),
             kl=kl.detach().double(),
             logprob_gap=gaps.abs().sum(),
@@ -233,8 +233,8 @@ class Learner:
 
         `weights` [T]: before corrections.
         """
-        total = objective(self.loss, inputs)[0]
-        kl = torch.zeros_like(total)
+        objective_sum = objective(self.loss, inputs)[0]
+        kl = torch.zeros_like(objective_sum)
         if self.reference is not None and reference_logprobs is not None:
             terms = kl_terms(
                 inputs.logprobs,
@@ -245,12 +245,12 @@ class Learner:
             )
             kl = (weights * terms).sum()
             penalty = (weights * batch.kl_factors.to(weights.dtype) * terms).sum()
-            total = total - self.reference.coefficient * penalty
+            objective_sum = objective_sum - self.reference.coefficient * penalty
         if self.entropy_bonus:
             # sum_t w_t H_t, with each prompt's factor
             bonus = (weights * batch.entropy_factors.to(weights.dtype) * entropy).sum()
-            total = total + self.entropy_bonus * bonus
-        return total, kl
+            objective_sum = objective_sum + self.entropy_bonus * bonus
+        return objective_sum, kl
 
     @torch.no_grad()
     def _find_overflowing_tokens(

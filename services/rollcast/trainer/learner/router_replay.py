@@ -130,8 +130,8 @@ def _chosen_by(router: nn.Module) -> tuple[int, int, int]:
 def _depends_on(leaf: Tensor | None, outputs: Sequence[Tensor]) -> bool:
     """Whether one of these was computed from the leaf."""
     assert leaf is not None
-    total = sum(output.sum() for output in outputs if output.requires_grad)
+    outputs_sum = sum(output.sum() for output in outputs if output.requires_grad)
     return (
-        isinstance(total, Tensor)
-        and torch.autograd.grad(total, leaf, allow_unused=True)[0] is not None
+        isinstance(outputs_sum, Tensor)
+        and torch.autograd.grad(outputs_sum, leaf, allow_unused=True)[0] is not None
     )

@@ -75,9 +75,9 @@ class Reception:
     async def join(self, join: weights_pb2.Join) -> weights_pb2.FromGenerator | None:
         """Enter the groups of an epoch; returns the answer, None = a newer epoch was announced."""
         # The lanes end by themselves at the first of these; the second is for whoever comes last.
-        deadline_seconds = join.opening_timeout_seconds + 2 * join.timeout_seconds
+        timeout_seconds = join.opening_timeout_seconds + 2 * join.timeout_seconds
         state = await self._complete(
-            "join", join.SerializeToString(), join.epoch, JOINED, deadline_seconds
+            "join", join.SerializeToString(), join.epoch, JOINED, timeout_seconds
         )
         if state is None:
             return None
@@ -94,9 +94,9 @@ class Reception:
         sizes = [bucket.num_bytes for bucket in publish.manifest.buckets]
         pieces = num_pieces(sizes)
         self._apply_seconds = apply_seconds(self._settings.acknowledge_timeout_seconds, sum(sizes))
-        deadline_seconds = (pieces + 1) * self._settings.bucket_timeout_seconds
+        timeout_seconds = (pieces + 1) * self._settings.bucket_timeout_seconds
         state = await self._complete(
-            "receive", publish.SerializeToString(), publish.epoch, STAGED, deadline_seconds
+            "receive", publish.SerializeToString(), publish.epoch, STAGED, timeout_seconds
         )
         if state is None:
             return None
@@ -154,7 +154,7 @@ class Reception:
         message: bytes,
         epoch: int,
         target_status: str,
-        deadline_seconds: float,
+        timeout_seconds: float,
     ) -> ReceiveState | None:
         """Start a join or a reception, and poll until it is `target_status` or failed; None = a
         newer epoch was announced.
@@ -164,7 +164,7 @@ class Reception:
         state = ReceiveState()
         started = time.monotonic()
         try:
-            async with asyncio.timeout(deadline_seconds):
+            async with asyncio.timeout(timeout_seconds):
                 await self.call(verb, message)
                 while epoch == self.newest_epoch:
                     state = await self.call("poll")
@@ -175,9 +175,7 @@ class Reception:
                     # noticed at most 5 % late; below 2 ms it would keep a core busy.
                     await asyncio.sleep(min(max(0.002, 0.05 * waited), MAX_POLL_SECONDS))
         except TimeoutError:
-            reason = (
-                f"the engine was {state.status} after {deadline_seconds} s, not {target_status}"
-            )
+            reason = f"the engine was {state.status} after {timeout_seconds} s, not {target_status}"
             return ReceiveState(FAILED, epoch, reason=reason)
         # A newer Join is queued: leave the dead groups now, so that it does not wait for their
         # deadlines.

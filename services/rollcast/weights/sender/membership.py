@@ -34,10 +34,10 @@ class Removals:
         """Never waits."""
         self._queue.put((generator, reason))
 
-    def stop(self, deadline_seconds: float) -> None:
-        """Report the remaining removals, at most for `deadline_seconds`."""
+    def stop(self, timeout_seconds: float) -> None:
+        """Report the remaining removals, at most for `timeout_seconds`."""
         self._queue.put(None)
-        self._thread.join(deadline_seconds)
+        self._thread.join(timeout_seconds)
 
     def _report(self) -> None:
         while (removed := self._queue.get()) is not None:

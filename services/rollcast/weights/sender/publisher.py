@@ -148,16 +148,16 @@ class Publisher:
         )
         return port
 
-    def stop(self, deadline_seconds: float) -> None:
+    def stop(self, timeout_seconds: float) -> None:
         """Stop serving. Generators keep their weights and wait for the next incarnation."""
         with self._changed:
             self._wake.is_stopping = True
             self._wake.notify()
-        self._server.stop(grace=0).wait(deadline_seconds)
-        self._thread.join(deadline_seconds)
-        self._removals.stop(deadline_seconds)
+        self._server.stop(grace=0).wait(timeout_seconds)
+        self._thread.join(timeout_seconds)
+        self._removals.stop(timeout_seconds)
         self._drop_epoch()
-        self.slots.wait_for_readers(deadline_seconds)
+        self.slots.wait_for_readers(timeout_seconds)
 
     def stage(self) -> int:
         """The slot that is not being broadcast, to be filled by all ranks; see `Staging.stage`."""

@@ -99,10 +99,10 @@ class ChecksumBeside:
 
 def checksum(buffers: Iterable[torch.Tensor], device: torch.device) -> int:
     """The checksum that `device` computes of these buffers."""
-    total = checksum_on(device)
+    accumulator = checksum_on(device)
     for buffer in buffers:
-        total.add(buffer)
-    return total.value()
+        accumulator.add(buffer)
+    return accumulator.value()
 
 
 def _row_sums(buffer: torch.Tensor) -> list[int]:

@@ -42,19 +42,19 @@ def send(group: WeightGroup, shard: Snapshot, version: PolicyVersion) -> None:
         for buffer in shard.buffers:
             for start, end in _pieces(buffer.numel(), group.address.num_lanes):
                 while group.in_flight == PIECES_IN_FLIGHT:
-                    group.finish()
+                    group.wait_oldest()
                 piece = buffer[start:end].to(group.device)
                 if staged_checksum is None:
                     checksum.add(piece)
-                group.begin(piece)
+                group.begin_broadcast(piece)
         while group.in_flight:
-            group.finish()
-        total = checksum.wait() if staged_checksum is None else staged_checksum
+            group.wait_oldest()
+        version_checksum = checksum.wait() if staged_checksum is None else staged_checksum
     # Without the trailer no receiver accepts the pieces that were read while the next version was
     # staged.
     if shard.version != version:
         raise GroupError(f"version {version} was overwritten by {shard.version} while it was sent")
-    trailer = [signed_word(number) for number in (*version, total)]
+    trailer = [signed_word(number) for number in (*version, version_checksum)]
     group.broadcast(torch.tensor(trailer, device=group.device).view(torch.uint8))
 
 
@@ -72,9 +72,9 @@ def receive(
         with ChecksumBeside(group.device) as checksum:
             arrivals = _Arrivals(group, turns, checksum)
             for stretches in _targets(snapshot, lane, group.address.num_lanes):
-                arrivals.begin(stretches)
-            arrivals.finish_all()
-            total = checksum.wait()
+                arrivals.begin_piece(stretches)
+            arrivals.wait_all()
+            version_checksum = checksum.wait()
         with turns.turn(lane, group.address.timeout_seconds):
             trailer = torch.empty(TRAILER_BYTES, dtype=torch.uint8, device=group.device)
             group.broadcast(trailer)
@@ -86,7 +86,7 @@ def receive(
         raise GroupError(
             f"version {version} was announced, {incarnation}.{step} came over lane {lane}"
         )
-    if sent_total != signed_word(total):
+    if sent_total != signed_word(version_checksum):
         raise GroupError(f"version {version}: the checksum of the bytes from lane {lane} is wrong")
 
 
@@ -101,24 +101,24 @@ class _Arrivals:
         self._arriving: deque[tuple[torch.Tensor, list[torch.Tensor]]] = deque()
         self._num_begun = 0
 
-    def begin(self, stretches: list[torch.Tensor]) -> None:
+    def begin_piece(self, stretches: list[torch.Tensor]) -> None:
         """Start to receive one piece into the uint8 stretches of the version that it consists of,
         in order.
         """
         while len(self._arriving) == PIECES_IN_FLIGHT:
-            self._finish()
+            self._wait_oldest()
         # A lane that waits for its turn with a piece on its way would hold up the lanes that it
         # waits for.
         while self._arriving and not self._turns.may_begin(self._lane):
-            self._finish()
+            self._wait_oldest()
         self._turns.begin(self._lane, self._group.address.timeout_seconds)
         piece = self._memory(stretches)
-        self._group.begin(piece)
+        self._group.begin_broadcast(piece)
         self._arriving.append((piece, stretches))
 
-    def finish_all(self) -> None:
+    def wait_all(self) -> None:
         while self._arriving:
-            self._finish()
+            self._wait_oldest()
 
     def _memory(self, stretches: list[torch.Tensor]) -> torch.Tensor:
         """The memory that receives the piece: the version itself if it is one stretch of it, else
@@ -132,10 +132,10 @@ class _Arrivals:
         self._num_begun += 1
         return self._group.scratch(index, sum(stretch.numel() for stretch in stretches))
 
-    def _finish(self) -> None:
+    def _wait_oldest(self) -> None:
         """Wait for the oldest piece."""
         piece, stretches = self._arriving.popleft()
-        self._group.finish()
+        self._group.wait_oldest()
         self._turns.end(self._lane)
         self._checksum.add(piece)
         if piece is stretches[0]:
@@ -200,8 +200,8 @@ def _stretches(segments: list[tuple[int, int]], start: int, end: int) -> Iterato
     """The places in the whole bucket of the packed bytes [start, end)."""
     packed = 0
     for offset, length in segments:
-        first = max(start, packed)
-        last = min(end, packed + length)
-        if first < last:
-            yield slice(offset + first - packed, offset + last - packed)
+        stretch_start = max(start, packed)
+        stretch_end = min(end, packed + length)
+        if stretch_start < stretch_end:
+            yield slice(offset + stretch_start - packed, offset + stretch_end - packed)
         packed += length

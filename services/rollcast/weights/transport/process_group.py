@@ -3,8 +3,9 @@ wait.
 
     WeightGroup(..)     connect to the store -> meet the other members there -> connect to them ->
                         greet
-        begin(piece)    up to a few pieces travel at the same time
-        finish()        wait for the oldest of them
+        begin_broadcast(piece)
+                        up to a few pieces travel at the same time
+        wait_oldest()   wait for the oldest of them
         close()         NCCL: abort, which takes half a second. gloo: close the connections, which
                         wakes the peers
 
@@ -184,7 +185,7 @@ class WeightGroup:
             self._scratch[index] = scratch_memory
         return scratch_memory[:size]
 
-    def begin(self, piece: torch.Tensor) -> None:
+    def begin_broadcast(self, piece: torch.Tensor) -> None:
         """Start to send (rank 0) or to fill (others) a uint8 buffer on `device`.
 
         Raises GroupError.
@@ -197,7 +198,7 @@ class WeightGroup:
         except RuntimeError as error:
             raise self.address.error(f"broadcast failed: {_first_line(error)}") from error
 
-    def finish(self) -> None:
+    def wait_oldest(self) -> None:
         """Wait for the oldest piece that was begun. Raises GroupError.
 
         At rank 0 the return proves nothing about delivery: bytes may still be in socket buffers.
@@ -210,9 +211,9 @@ class WeightGroup:
 
     def broadcast(self, piece: torch.Tensor) -> None:
         """Send or fill one buffer, after all that were begun. Raises GroupError."""
-        self.begin(piece)
+        self.begin_broadcast(piece)
         while self._in_flight:
-            self.finish()
+            self.wait_oldest()
 
     def close(self) -> None:
         """Leave the group, after which it touches no memory; on the group's own thread, because it

@@ -40,7 +40,7 @@ class LaneTurns:
         self._next = [0] * len(counts)
         self._running_turns: list[deque[int]] = [deque() for _ in counts]
         self._over = [False] * len(rounds)
-        self._first = 0  # the lowest unfinished turn
+        self._lowest_unfinished = 0  # the lowest unfinished turn
         self._at_once = at_once if len(counts) > at_once else len(rounds)
         self._is_broken = False
         self._changed = threading.Condition()
@@ -71,8 +71,8 @@ class LaneTurns:
         with self._changed:
             self._over[self._running_turns[lane].popleft()] = True
             # Turns may end out of order; only the lowest unfinished one lets a later one begin.
-            while self._first < len(self._over) and self._over[self._first]:
-                self._first += 1
+            while self._lowest_unfinished < len(self._over) and self._over[self._lowest_unfinished]:
+                self._lowest_unfinished += 1
             self._changed.notify_all()
 
     def give_up(self) -> None:
@@ -92,7 +92,7 @@ class LaneTurns:
         self.end(lane)
 
     def _has_come(self, turn: int) -> bool:
-        return turn < self._first + self._at_once
+        return turn < self._lowest_unfinished + self._at_once
 
     def _break(self) -> None:
         self._is_broken = True

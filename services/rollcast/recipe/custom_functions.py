@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rollcast.config.custom_function import CustomFunction
 from rollcast.config.errors import UserError
-from rollcast.config.out_of_memory import is_out_of_memory
-from rollcast.config.own_functions import (
+from rollcast.config.function_loading import (
     check_file,
     definition,
     failure,
@@ -23,7 +23,7 @@ from rollcast.config.own_functions import (
     is_function,
     load_function,
 )
-from rollcast.config.own_part import OwnPart
+from rollcast.config.out_of_memory import is_out_of_memory
 from rollcast.config.recipe import Recipe
 
 LOSS = "recipe.loss"
@@ -84,46 +84,46 @@ class CompletionRecord:
 
 
 @functools.cache
-def _load_part(setting: str, own_part: OwnPart) -> Callable[..., Any]:
+def _load_custom_function(setting: str, custom_function: CustomFunction) -> Callable[..., Any]:
     """Once a process: a file that is edited during the run changes nothing in it."""
-    if is_function(own_part.function):
-        check_file(own_part.function, setting)
-    current_digest = file_digest(own_part.function)
+    if is_function(custom_function.function):
+        check_file(custom_function.function, setting)
+    current_digest = file_digest(custom_function.function)
     if (
-        own_part.digest is not None
+        custom_function.digest is not None
         and current_digest is not None
-        and current_digest != own_part.digest
+        and current_digest != custom_function.digest
     ):
         raise UserError(
-            f"{setting} {own_part.function}: the file's digest is {current_digest[:12]} and "
+            f"{setting} {custom_function.function}: the file's digest is {current_digest[:12]} and "
             f"{setting}.digest "
-            f"{own_part.digest[:12]}; restore the file, or remove digest to use it as it is"
+            f"{custom_function.digest[:12]}; restore the file, or remove digest to use it as it is"
         )
     try:
-        return load_function(own_part.function)
+        return load_function(custom_function.function)
     except (Exception, SystemExit) as error:
-        raise UserError(f"{setting} {own_part.function}: {failure(error)}") from error
+        raise UserError(f"{setting} {custom_function.function}: {failure(error)}") from error
 
 
-def load_own_parts(recipe: Recipe) -> None:
+def load_custom_functions(recipe: Recipe) -> None:
     """Load every part now, so that a cluster's trainer, whose run file no command tried, ends
     before it reads weights.
 
     Raises UserError for the first that cannot be loaded.
     """
-    for setting, own_part in recipe.own_parts.items():
-        _load_part(setting, own_part)
+    for setting, custom_function in recipe.custom_functions.items():
+        _load_custom_function(setting, custom_function)
 
 
-class OwnFunction:
+class CustomFunctionCaller:
     """A function of the user's own.
 
     It is loaded at the first call, in the process that calls it.
     """
 
-    def __init__(self, setting: str, own_part: OwnPart) -> None:
+    def __init__(self, setting: str, custom_function: CustomFunction) -> None:
         self.setting = setting
-        self.own_part = own_part
+        self.custom_function = custom_function
 
     def call(self, record: Any) -> Any:
         """Raises UserError that names setting, function and line, if it cannot be loaded, raises or
@@ -131,22 +131,22 @@ class OwnFunction:
 
         A loss that is refused memory passes that error on.
         """
-        function = _load_part(self.setting, self.own_part)
+        function = _load_custom_function(self.setting, self.custom_function)
         try:
             return function(record)
         except (Exception, SystemExit) as error:
             if self.setting == LOSS and is_out_of_memory(error):
                 raise  # not the function's fault: the update names the setting to lower
             raise UserError(
-                f"{self.setting} {self.own_part.function}: {failure(error, function)}"
+                f"{self.setting} {self.custom_function.function}: {failure(error, function)}"
             ) from error
 
     def make_result_error(self, returned_value: object, needed: str) -> UserError:
         """The error for a result that cannot be used."""
         value_text = " ".join(repr(returned_value).split())[:100]
-        location = definition(_load_part(self.setting, self.own_part))
+        location = definition(_load_custom_function(self.setting, self.custom_function))
         return UserError(
-            f"{self.setting} {self.own_part.function}: returned {value_text}, needs "
+            f"{self.setting} {self.custom_function.function}: returned {value_text}, needs "
             f"{needed}{location}"
         )
 
@@ -160,9 +160,9 @@ class OwnFunction:
         return float(returned_value)
 
 
-def own_advantages(own_part: OwnPart, batch: BatchRecord) -> NDArray[np.float64]:
+def custom_advantages(custom_function: CustomFunction, batch: BatchRecord) -> NDArray[np.float64]:
     """Return A [R] of the kept rollouts."""
-    function = OwnFunction("recipe.advantage", own_part)
+    function = CustomFunctionCaller("recipe.advantage", custom_function)
     returned_value = function.call(batch)
     try:
         values = np.asarray(returned_value, dtype=np.float64)
@@ -179,23 +179,23 @@ def own_advantages(own_part: OwnPart, batch: BatchRecord) -> NDArray[np.float64]
     return values
 
 
-def own_filter(own_part: OwnPart, group: GroupRecord) -> bool:
+def custom_filter(custom_function: CustomFunction, group: GroupRecord) -> bool:
     """Whether the group is trained on."""
-    function = OwnFunction("recipe.filter", own_part)
+    function = CustomFunctionCaller("recipe.filter", custom_function)
     returned_value = function.call(group)
     if not isinstance(returned_value, bool | np.bool_):
         raise function.make_result_error(returned_value, "True (train on the group) or False")
     return bool(returned_value)
 
 
-def own_weight(own_part: OwnPart, prompt: PromptRecord) -> float:
+def custom_weight(custom_function: CustomFunction, prompt: PromptRecord) -> float:
     """Probability with which the prompt is drawn when its turn comes."""
-    return OwnFunction("recipe.curriculum", own_part).number(prompt, 0.0, 1.0)
+    return CustomFunctionCaller("recipe.curriculum", custom_function).number(prompt, 0.0, 1.0)
 
 
-def own_penalty(own_part: OwnPart, completion: CompletionRecord) -> float:
+def custom_penalty(custom_function: CustomFunction, completion: CompletionRecord) -> float:
     """Number that is added to the reward."""
-    function = OwnFunction("recipe.length_control", own_part)
+    function = CustomFunctionCaller("recipe.length_control", custom_function)
     # Reward: what a length penalty may add or take off at most. Right and wrong are 1 apart, so
     # more is a mistake.
     max_penalty_reward = 10.0

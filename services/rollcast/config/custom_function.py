@@ -4,17 +4,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rollcast.config.base import OWN_PART, SHA256, Settings
+from rollcast.config.base import CUSTOM_FUNCTION, SHA256, Settings
 
 
-class OwnPart(Settings):
+class CustomFunction(Settings):
     """A function of your own. docs/recipes.md describes the record that it receives, and who calls
     it how often.
     """
 
     kind: Literal["python"] = "python"
     """A function of your own."""
-    function: Annotated[str, Field(pattern=OWN_PART)]
+    function: Annotated[str, Field(pattern=CUSTOM_FUNCTION)]
     """`./mine.py:f`, a file and a function in it, looked up in the folder in which the command was
     started; `package.module:f`; or the name of an entry point in the group `rollcast.parts`.
     `rollcast up` copies the file, and the modules next to it that it imports, into the run's

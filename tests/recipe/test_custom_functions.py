@@ -14,18 +14,23 @@ import numpy as np
 import pytest
 import torch
 
+from rollcast.config.custom_function_digests import with_digests
 from rollcast.config.errors import UserError
-from rollcast.config.own_digests import with_digests
-from rollcast.config.own_functions import file_digest, load_function
+from rollcast.config.function_loading import file_digest, load_function
 from rollcast.config.recipe import Recipe
 from rollcast.config.resolved import differences, write_resolved
 from rollcast.config.run import load_run_config, parse_run_config
-from rollcast.local.checks.own_parts import try_own_parts
+from rollcast.local.checks.custom_functions import try_custom_functions
 from rollcast.local.left_out import filled_in
 from rollcast.recipe.curriculum import Curriculum
+from rollcast.recipe.custom_functions import (
+    CustomFunctionCaller,
+    PromptRecord,
+    custom_weight,
+    load_custom_functions,
+)
 from rollcast.recipe.losses.loss import LossInputs, objective
 from rollcast.recipe.losses.make import make_loss
-from rollcast.recipe.own_parts import OwnFunction, PromptRecord, load_own_parts, own_weight
 from rollcast.recipe.trial import find_failure
 from rollcast.rollouts.records import GradingStatus, RolloutGroup
 from rollcast.trainer.control.assembly import assemble
@@ -210,7 +215,7 @@ def test_a_mistake_is_one_sentence_before_the_start(
 ) -> None:
     recipe = recipe_with(setting, f"{wrong}:{function}")
     sentence = find_failure(
-        f"recipe.{setting}", recipe, deadline_seconds=0.3 if function == "hangs" else 20.0
+        f"recipe.{setting}", recipe, timeout_seconds=0.3 if function == "hangs" else 20.0
     )
     assert sentence is not None
     assert "\n" not in sentence
@@ -233,8 +238,8 @@ def test_a_function_without_mistake_passes(mine: str, setting: str, function: st
 
 
 def test_the_trial_is_another_process(mine: str) -> None:
-    try_own_parts(Recipe())
-    try_own_parts(recipe_with("filter", f"{mine}:keeps"))
+    try_custom_functions(Recipe())
+    try_custom_functions(recipe_with("filter", f"{mine}:keeps"))
 
 
 @pytest.mark.parametrize(("function", "code"), [("dies", 7), ("leaves", 0)])
@@ -245,7 +250,7 @@ def test_the_trial_tells_of_its_death_whatever_it_answered(
         "filter", f"{wrong}:two", advantage={"kind": "python", "function": f"{wrong}:{function}"}
     )
     with pytest.raises(UserError) as died:
-        try_own_parts(both)
+        try_custom_functions(both)
     place = f"recipe.advantage {wrong}:{function}"
     assert str(died.value).startswith(
         f"{place}: ended the process that tried it (exit code {code})"
@@ -372,22 +377,22 @@ def test_a_length_penalty_is_added_to_the_reward(mine: str) -> None:
 def test_a_curriculum_never_draws_what_has_weight_0_and_says_if_that_is_all(mine: str) -> None:
     ids = ["a", "never", "b"]
     own = recipe_with("curriculum", f"{mine}:weight").curriculum
-    curriculum = Curriculum(ids, seed=0, own_part=own)
+    curriculum = Curriculum(ids, seed=0, custom_function=own)
     drawn = [curriculum.draw() for _ in range(40)]
     assert set(drawn) == {"a", "b"}
     assert drawn.count("a") == 20, "each once an epoch"
-    resumed = Curriculum(ids, seed=0, own_part=own)
+    resumed = Curriculum(ids, seed=0, custom_function=own)
     resumed.restore(json.loads(json.dumps(curriculum.state())))
     assert [resumed.draw() for _ in range(9)] == [curriculum.draw() for _ in range(9)]
     nothing = Curriculum(
-        ids, seed=0, own_part=recipe_with("curriculum", f"{mine}:nothing").curriculum
+        ids, seed=0, custom_function=recipe_with("curriculum", f"{mine}:nothing").curriculum
     )
     with pytest.raises(
         UserError, match=r"gives the last 3 prompts weights of 0 at most, so none is drawn"
     ):
         nothing.draw()
     hardly = Curriculum(
-        ids, seed=0, own_part=recipe_with("curriculum", f"{mine}:hardly").curriculum
+        ids, seed=0, custom_function=recipe_with("curriculum", f"{mine}:hardly").curriculum
     )
     with pytest.raises(
         UserError, match=r"gives the last 3 prompts weights of 1e-09 at most, so none is drawn"
@@ -401,16 +406,16 @@ def test_an_error_in_the_run_is_one_sentence(wrong: str) -> None:
     with pytest.raises(
         UserError, match=r"^recipe.curriculum .*:divides: ZeroDivisionError: .*wrong.py, line 24\)$"
     ):
-        own_weight(part, PromptRecord("a", 0, 0.0, 0, 0))
+        custom_weight(part, PromptRecord("a", 0, 0.0, 0, 0))
 
 
 def test_a_trainer_that_starts_loads_all_parts(mine: str) -> None:
-    load_own_parts(recipe_with("filter", f"{mine}:keeps"))
+    load_custom_functions(recipe_with("filter", f"{mine}:keeps"))
     with pytest.raises(
         UserError,
         match=r"^recipe.filter .*absent.py:f: there is no file /.*absent.py; correct the path",
     ):
-        load_own_parts(recipe_with("filter", mine.replace("mine", "absent") + ":f"))
+        load_custom_functions(recipe_with("filter", mine.replace("mine", "absent") + ":f"))
 
 
 def test_a_file_with_another_digest_is_refused(mine: str) -> None:
@@ -423,7 +428,7 @@ def test_a_file_with_another_digest_is_refused(mine: str) -> None:
         UserError,
         match=r"^recipe.filter .*: the file's digest is .* restore the file, or remove digest",
     ):
-        OwnFunction("recipe.filter", recipe.filter).call(None)
+        CustomFunctionCaller("recipe.filter", recipe.filter).call(None)
 
 
 def test_a_start_fills_in_the_digest_and_the_runs_folder_names_it(
@@ -458,7 +463,7 @@ def test_an_entry_point_that_is_not_installed_is_named() -> None:
             r"rollcast.parts"
         ),
     ):
-        OwnFunction("recipe.filter", part).call(None)
+        CustomFunctionCaller("recipe.filter", part).call(None)
 
 
 def test_a_filter_that_is_no_python_part_is_refused() -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import Recipe
 from rollcast.config.resolved import Difference
-from rollcast.runfolder.files import OWN_PARTS
+from rollcast.runfolder.files import CUSTOM_FUNCTIONS
 
 
 def with_copies(recipe: Recipe, run_folder: Path) -> Recipe:
@@ -28,14 +28,14 @@ def with_copies(recipe: Recipe, run_folder: Path) -> Recipe:
 
     Raises UserError if a copy cannot be written.
     """
-    copies_folder = run_folder / OWN_PARTS
+    copies_folder = run_folder / CUSTOM_FUNCTIONS
     updates = {}
-    for setting, own_part in recipe.own_parts.items():
-        file, _, name = own_part.function.rpartition(":")
+    for setting, custom_function in recipe.custom_functions.items():
+        file, _, name = custom_function.function.rpartition(":")
         original = Path(file).expanduser().absolute()
         if file.endswith(".py") and not original.is_relative_to(copies_folder):
             copy = _copy_with_modules(original, copies_folder)
-            updates[setting.removeprefix("recipe.")] = own_part.model_copy(
+            updates[setting.removeprefix("recipe.")] = custom_function.model_copy(
                 update={"function": f"{copy}:{name}"}
             )
     return recipe.model_copy(update=updates)

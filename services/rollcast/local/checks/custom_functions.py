@@ -21,23 +21,23 @@ TRIAL_SECONDS = 300.0
 slow disk."""
 
 
-def try_own_parts(recipe: Recipe, deadline_seconds: float = TRIAL_SECONDS) -> None:
+def try_custom_functions(recipe: Recipe, timeout_seconds: float = TRIAL_SECONDS) -> None:
     """Raises UserError: a sentence for each part that gives nothing which can be used."""
-    if not recipe.own_parts:
+    if not recipe.custom_functions:
         return
     try:
-        done = run_module("rollcast.recipe.trial", recipe.model_dump_json(), deadline_seconds)
+        done = run_module("rollcast.recipe.trial", recipe.model_dump_json(), timeout_seconds)
     except subprocess.TimeoutExpired as error:
         output = error.stdout or b""
         answers = _read_answers(output.decode() if isinstance(output, bytes) else output)
         raise UserError(
-            f"{_last_tried(recipe, answers)}: had not returned after {deadline_seconds:g} s; make "
+            f"{_last_tried(recipe, answers)}: had not returned after {timeout_seconds:g} s; make "
             "it fast"
         ) from None
     answers = _read_answers(done.stdout)
     failures = [answer["failed"] for answer in answers if "failed" in answer]
     num_passed = sum("passed" in answer for answer in answers)
-    if done.returncode != 0 or num_passed + len(failures) < len(recipe.own_parts):
+    if done.returncode != 0 or num_passed + len(failures) < len(recipe.custom_functions):
         failures.append(
             f"{_last_tried(recipe, answers)}: ended the process that tried it (exit code "
             f"{done.returncode}): {last_errors(done)}"
@@ -65,11 +65,13 @@ def _last_tried(recipe: Recipe, answers: list[dict[str, Any]]) -> str:
     settings = [answer["tries"] for answer in answers if "tries" in answer]
     if not settings:
         return "the trial of the recipe's own parts"
-    return f"{settings[-1]} {recipe.own_parts[settings[-1]].function}"
+    return f"{settings[-1]} {recipe.custom_functions[settings[-1]].function}"
 
 
 def check(start: Start) -> None:
     recipe = start.config.recipe
     # Not those settings that hold no own part: a mistake there leaves the own parts as they are.
-    if not any(overlap(name, field) for name in recipe.own_parts for field in start.mistaken):
-        try_own_parts(recipe)
+    if not any(
+        overlap(name, field) for name in recipe.custom_functions for field in start.mistaken
+    ):
+        try_custom_functions(recipe)

@@ -26,16 +26,16 @@ import numpy as np
 
 from rollcast.scaling.law.curve import Array
 from rollcast.scaling.law.settings import (
+    BATCH_SHAPE_LAW_CLIMB_STD,
+    BATCH_SHAPE_LAW_FLAT_STD,
+    BATCH_SHAPE_LAW_PRIOR_MEAN,
     FLAT_SPLIT_SPREAD,
     PRIOR_LOG_SPREAD_STD,
-    SPLIT_LAW_CLIMB_STD,
-    SPLIT_LAW_FLAT_STD,
-    SPLIT_LAW_PRIOR_MEAN,
 )
 
 
 @dataclass(frozen=True, order=True)
-class BatchSplit:
+class BatchShape:
     """The rollouts of one step: `rollouts` of each of `prompts` prompts."""
 
     rollouts: int
@@ -52,7 +52,7 @@ class BatchSplit:
 
 
 @dataclass(frozen=True, eq=False)
-class SplitLaw:
+class BatchShapeLaw:
     """Equally likely settings of the law at one compute.
 
     Attributes:
@@ -65,25 +65,25 @@ class SplitLaw:
     coefficients: Array
     spread: Array
 
-    def level(self, splits: Sequence[BatchSplit]) -> Array:
+    def level(self, batch_shapes: Sequence[BatchShape]) -> Array:
         """The mean over runs of each split (k,) -> (k, d)."""
-        return np.asarray(_design(splits, self.centre) @ self.coefficients.T)
+        return np.asarray(_design(batch_shapes, self.centre) @ self.coefficients.T)
 
     def pass_rate(
-        self, splits: Sequence[BatchSplit], quantiles: Sequence[float] = (0.05, 0.5, 0.95)
+        self, batch_shapes: Sequence[BatchShape], quantiles: Sequence[float] = (0.05, 0.5, 0.95)
     ) -> Array:
         """Pass rate that one new run of each split (k,) reaches, without the noise of its
         evaluations -> (q, k).
         """
         strays = self.spread * np.random.default_rng(1).standard_normal(self.spread.size)
         return np.asarray(
-            np.quantile(np.clip(self.level(splits) + strays, 0.0, 1.0), quantiles, axis=1)
+            np.quantile(np.clip(self.level(batch_shapes) + strays, 0.0, 1.0), quantiles, axis=1)
         )
 
 
-def fit_split_law(
-    splits: Sequence[BatchSplit], level: Sequence[float], error: Sequence[float], slope: float
-) -> SplitLaw:
+def fit_batch_shape_law(
+    batch_shapes: Sequence[BatchShape], level: Sequence[float], error: Sequence[float], slope: float
+) -> BatchShapeLaw:
     """The posterior from runs (r,): the split of each, its pass rate at the compute, and the
     standard error of that.
 
@@ -92,20 +92,20 @@ def fit_split_law(
     Raises:
         ValueError: no run, lengths differ, an error is not positive, or the slope is negative.
     """
-    if not splits or not len(splits) == len(level) == len(error):
+    if not batch_shapes or not len(batch_shapes) == len(level) == len(error):
         raise ValueError(
-            f"runs: {len(splits)} splits, {len(level)} pass rates and {len(error)} errors; give "
-            "one of each per run."
+            f"runs: {len(batch_shapes)} splits, {len(level)} pass rates and {len(error)} errors; "
+            "give one of each per run."
         )
     variance = np.square(np.asarray(error, dtype=float))
     if not np.all(variance > 0):
         raise ValueError("runs: the standard error of every pass rate must be positive.")
     if not slope >= 0:
         raise ValueError(f"slope: {slope:g} is negative; the law only rises.")
-    centre = _logs(splits).mean(axis=0)
-    design = _design(splits, centre)
-    residual = np.asarray(level, dtype=float) - design @ np.array(SPLIT_LAW_PRIOR_MEAN)
-    prior_std = np.array(SPLIT_LAW_FLAT_STD) + slope * np.array(SPLIT_LAW_CLIMB_STD)
+    centre = _logs(batch_shapes).mean(axis=0)
+    design = _design(batch_shapes, centre)
+    residual = np.asarray(level, dtype=float) - design @ np.array(BATCH_SHAPE_LAW_PRIOR_MEAN)
+    prior_std = np.array(BATCH_SHAPE_LAW_FLAT_STD) + slope * np.array(BATCH_SHAPE_LAW_CLIMB_STD)
     prior_covariance = np.diag(prior_std**2)
     # 0.05: further spread for each unit of dR / d ln C: runs of one split are a twentieth apart in
     # compute; chosen, not measured.
@@ -121,7 +121,7 @@ def fit_split_law(
     for spread in nodes:
         covariance = design @ gain_of_points + np.diag(variance + spread**2)
         gain = np.linalg.solve(covariance, gain_of_points.T).T
-        means.append(np.array(SPLIT_LAW_PRIOR_MEAN) + gain @ residual)
+        means.append(np.array(BATCH_SHAPE_LAW_PRIOR_MEAN) + gain @ residual)
         posterior = prior_covariance - gain @ gain_of_points.T
         factors.append(_root(posterior))
         misfit = (
@@ -133,23 +133,28 @@ def fit_split_law(
     weight = np.exp(np.array(log_weight) - max(log_weight))
     rng = np.random.default_rng(0)
     # Draws of the law across splits of a step: as many as of one forecast.
-    num_split_law_draws = 4096
-    node = rng.choice(nodes.size, num_split_law_draws, p=weight / weight.sum())
-    normal = rng.standard_normal((num_split_law_draws, len(SPLIT_LAW_PRIOR_MEAN)))
+    num_law_draws = 4096
+    node = rng.choice(nodes.size, num_law_draws, p=weight / weight.sum())
+    normal = rng.standard_normal((num_law_draws, len(BATCH_SHAPE_LAW_PRIOR_MEAN)))
     coefficients = np.array(means)[node] + np.einsum("dij,dj->di", np.array(factors)[node], normal)
-    return SplitLaw(centre, coefficients, nodes[node])
+    return BatchShapeLaw(centre, coefficients, nodes[node])
 
 
-def _logs(splits: Sequence[BatchSplit]) -> Array:
+def _logs(batch_shapes: Sequence[BatchShape]) -> Array:
     """(k, 2) ln n and ln P."""
     return np.asarray(
-        np.log(np.array([(split.rollouts, split.prompts) for split in splits], dtype=float))
+        np.log(
+            np.array(
+                [(batch_shape.rollouts, batch_shape.prompts) for batch_shape in batch_shapes],
+                dtype=float,
+            )
+        )
     )
 
 
-def _design(splits: Sequence[BatchSplit], centre: Array) -> Array:
+def _design(batch_shapes: Sequence[BatchShape], centre: Array) -> Array:
     """(k, 5) what b_0 to b_4 are multiplied with."""
-    u, v = (_logs(splits) - centre).T
+    u, v = (_logs(batch_shapes) - centre).T
     return np.stack([np.ones_like(u), u, u**2, v, v**2], axis=1)
 
 

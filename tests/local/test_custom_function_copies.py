@@ -10,17 +10,17 @@ from unittest.mock import Mock
 
 import pytest
 
+from rollcast.config.custom_function_digests import with_digests
 from rollcast.config.errors import UserError
-from rollcast.config.own_digests import with_digests
-from rollcast.config.own_functions import load_function
+from rollcast.config.function_loading import load_function
 from rollcast.config.recipe import Recipe
 from rollcast.config.resolved import differences
 from rollcast.config.run import load_run_config, parse_run_config
-from rollcast.local.own_copies import is_move, with_copies
+from rollcast.local.custom_function_copies import is_move, with_copies
 from rollcast.local.resumed import changes_since_start
 from rollcast.local.supervisor import Doing
 from rollcast.local.up import run_locally
-from rollcast.recipe.own_parts import load_own_parts
+from rollcast.recipe.custom_functions import load_custom_functions
 
 MINE = "import near_by\nimport json\n\n\ndef keeps(group):\n    return near_by.answer\n"
 
@@ -97,8 +97,8 @@ def test_an_edit_during_a_run_neither_ends_it_nor_keeps_it_from_being_continued(
         assert copy_of(config.recipe).is_relative_to(tmp_path / "runs/r")
         assert config.recipe.filter is not None
         assert config.recipe.filter.digest == digest
-        load_own_parts(config.recipe)
-    assert config.recipe.own_parts.keys() == {"recipe.filter"}
+        load_custom_functions(config.recipe)
+    assert config.recipe.custom_functions.keys() == {"recipe.filter"}
     assert changes_since_start(tmp_path / "runs/r", config) == []
     elsewhere = with_digests(recipe_with(mine))
     assert [one.field for one in differences(config.recipe, elsewhere) if not is_move(one)] == [

@@ -81,7 +81,7 @@ def load_function(source: str, group: str = PARTS_GROUP) -> Callable[..., Any]:
     function = getattr(module, name, None)
     if not callable(function):
         function_names = [
-            key for key, value in vars(module).items() if _is_own_function(value, module)
+            key for key, value in vars(module).items() if _is_defined_in(value, module)
         ]
         has = (
             f"it has {', '.join(sorted(function_names)[:10])}"
@@ -137,7 +137,7 @@ def _load_module(file: Path) -> ModuleType:
     return module
 
 
-def _is_own_function(value: Any, module: ModuleType) -> bool:
+def _is_defined_in(value: Any, module: ModuleType) -> bool:
     return (
         callable(value)
         and getattr(value, "__module__", None) == module.__name__
