@@ -84,3 +84,25 @@ def test_no_split_that_could_be_better_is_left_out(per_generator: int, multiple:
         s.generators * s.devices_per_generator + s.trainer_devices + s.unused == 17
         for s in list_splits(17, rates)
     )
+
+
+@pytest.mark.parametrize(("generators", "step_seconds"), [(64, 12.0), (64, 20.0), (500, 20.0)])
+def test_a_large_run_takes_as_long_as_its_closed_form(generators: int, step_seconds: float) -> None:
+    """4,096 groups of a step, of which a generator makes 4 a second: a smaller run is simulated."""
+    rates = equal_lengths(
+        schedule=PipelineRL(max_staleness=8, groups_per_step=4096), step_seconds=step_seconds
+    )
+    outcome = SplitSimulator(rates).simulate(Split(generators, 1, 1))
+    seconds = max(4096 / 4 / generators, step_seconds)
+    assert 3600 / outcome.steps_per_hour == pytest.approx(seconds, rel=0.01)
+    assert outcome.generator_load == pytest.approx(4096 / 4 / generators / seconds, rel=0.02)
+
+
+def test_generators_without_a_group_are_idle() -> None:
+    """9 batches of 4 groups are under way at most, a group for each of 36 generators."""
+    rates = equal_lengths()
+    outcomes = [
+        SplitSimulator(rates).simulate(Split(generators, 1, 1)) for generators in (36, 3600)
+    ]
+    assert outcomes[1].steps_per_hour == pytest.approx(outcomes[0].steps_per_hour)
+    assert outcomes[1].generator_load == pytest.approx(outcomes[0].generator_load / 100)

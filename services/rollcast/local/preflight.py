@@ -9,6 +9,7 @@ from rollcast.config.resolved import Difference, differences
 from rollcast.config.run import RunConfig, WrongSettingsError, load_run_config
 from rollcast.local.checks.check import Finding, Reach, Start
 from rollcast.local.checks.checklist import check_start, make_checks, without_refusals
+from rollcast.local.devices import usable_gpus
 from rollcast.local.left_out import filled_in
 from rollcast.local.monitor import HOST as PROMETHEUS_HOST
 from rollcast.local.ports import free_port, keep_port
@@ -54,9 +55,9 @@ def check(config: RunConfig, *, monitor: bool = False, resume: bool | None = Non
     them twice.
     """
     host = HostLimits(config.local.trainer_ranks, machine=free_bytes())
-    return check_start(
-        Start(config, Reach.START, monitor, resume, device=smallest_gpu(), host=host)
-    )
+    # A run that may use none of this machine's GPUs is one on its CPU.
+    device = smallest_gpu() if usable_gpus() else None
+    return check_start(Start(config, Reach.START, monitor, resume, device=device, host=host))
 
 
 def resolve_ports(config: RunConfig, *, monitor: bool = False) -> RunConfig:

@@ -16,7 +16,7 @@ whose bound is below a simulated rate is not simulated.
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean, stdev
 
@@ -170,47 +170,55 @@ class SplitSimulator:
         # 48: optimizer steps that are measured at least, so that six blocks of them give an error
         # of the rate; 1500: rollouts at least, so that their mean length is that of the run.
         steps = max(48, math.ceil(1500 / rollouts))
-        # 100,000: rollouts that are measured at most, some seconds of a core: steps of thousands
-        # of rollouts hardly scatter, and rates of fewer of them are within 1 % of those of all.
-        # One for each block of the error, and two rounds, are measured in any case.
-        fewest = max(2 * round_steps, NUM_ERROR_BLOCKS)
-        steps = max(fewest, min(steps, 100_000 // rollouts))
         self._steps = math.ceil(steps / round_steps) * round_steps
         # Rounds of k + 1 steps before the measurement, in which the staleness window fills and
-        # settles: at most half as many as are measured.
-        self._warm_up = min(3, max(1, self._steps // (2 * round_steps))) * round_steps
+        # settles
+        self._warm_up = 3 * round_steps
         self._seed = seed
         self._workload = Workload(
             lengths=rates.lengths, rollouts_per_group=rates.rollouts_per_group, seed=seed
         )
         groups = rates.schedule.groups_per_step
-        tasks = [
-            self._workload.task(number) for number in range(groups * (self._warm_up + self._steps))
-        ]
+        # 20,000: groups from which means of their lengths are taken at most: to one in a thousand.
+        num_tasks = min(20_000, groups * (self._warm_up + self._steps))
+        tasks = [self._workload.task(number) for number in range(num_tasks)]
         self.tokens_per_step = fmean(sum(task.lengths) for task in tasks) * groups
         """Tokens that the generators sample for one step, on the average of these tasks."""
         self._longest_seconds = fmean(
             max(task.lengths) for task in tasks
         ) * rates.engine.step_seconds(1)
 
+    @property
+    def _widest_window(self) -> int:
+        """The most groups under way."""
+        schedule = self._rates.schedule
+        return max(schedule.window(step) for step in range(schedule.max_staleness + 1))
+
     def bound(self, split: Split) -> float:
         """Upper bound of the steps an hour."""
         generation = self.tokens_per_step / (split.generators * self._rates.tokens_per_second())
         training = self._rates.step_seconds_on(split.trainer_devices)
-        schedule = self._rates.schedule
-        widest = max(schedule.window(step) for step in range(schedule.max_staleness + 1))
-        window = (self._longest_seconds + training) / (widest / schedule.groups_per_step)
+        rounds = self._widest_window / self._rates.schedule.groups_per_step
+        window = (self._longest_seconds + training) / rounds
         pause = self._rates.pause_seconds_on(split.trainer_devices)
         return SECONDS_PER_HOUR / max(generation, training + pause, window)
 
     def simulate(self, split: Split) -> SplitOutcome:
-        """Simulate one split. Raises DeadlockError if the run cannot finish."""
+        """Simulate one split. Raises DeadlockError if the run cannot finish.
+
+        A large run is simulated at a smaller scale: generators are alike, so that each has as much
+        to do if a step has as many groups fewer as there are generators fewer.
+        """
         rates = self._rates
         pause = rates.pause_seconds_on(split.trainer_devices)
+        num_busy = min(split.generators, self._widest_window)
+        num_generators, groups = scaled_down(
+            num_busy, rates.schedule.groups_per_step, rates.rollouts_per_group
+        )
         pipeline = Pipeline(
-            schedule=rates.schedule,
+            schedule=replace(rates.schedule, groups_per_step=groups),  # type: ignore[type-var]  # each is a dataclass
             workload=self._workload,
-            engines=[rates.engine] * split.generators,
+            engines=[rates.engine] * num_generators,
             trainer=SimulatedTrainer(step=rates.step_seconds_on(split.trainer_devices) + pause),
             delays=Delays(publish=rates.publish_seconds, join=0.0),
             fresh=True,
@@ -218,7 +226,7 @@ class SplitSimulator:
         )
         # More events in a step than 50 for each rollout, and the news of new weights at each
         # generator, mean that the run cannot finish.
-        events = 50 * rates.schedule.groups_per_step * rates.rollouts_per_group + split.generators
+        events = 50 * groups * rates.rollouts_per_group + num_generators
         last = self._warm_up + self._steps
         report = pipeline.run(steps=self._warm_up, max_events=events * last)
         start = pipeline.now
@@ -234,7 +242,9 @@ class SplitSimulator:
             waited = total - waits_before.get(reason, 0.0)
             if waited > 0:
                 waits[str(reason)] = waited / seconds
-        capacity = split.generators * rates.tokens_per_second() * seconds
+        capacity = num_generators * rates.tokens_per_second() * seconds
+        # Generators beyond the groups under way have none.
+        busy_share = num_busy / split.generators
         rate = SECONDS_PER_HOUR * self._steps / seconds
         return SplitOutcome(
             split=split,
@@ -245,7 +255,7 @@ class SplitSimulator:
             trainer_paused=pause * self._steps / seconds,
             staleness_mean=sum(steps * count for steps, count in trained.items()) / trained.total(),
             staleness_max=max(trained),
-            generator_load=(_tokens(pipeline) - tokens) / capacity,
+            generator_load=busy_share * (_tokens(pipeline) - tokens) / capacity,
         )
 
     def search(
@@ -280,6 +290,30 @@ class SplitSimulator:
             beaten=beaten,
             passed_over=len(splits) - len(ordered) - beaten,
         )
+
+
+def scaled_down(
+    num_generators: int, groups_per_step: int, rollouts_per_group: int
+) -> tuple[int, int]:
+    """Generators and groups of a step of a run that takes seconds to simulate, in nearly the same
+    ratio.
+
+    The time grows with the rollouts of a step and, since each generator hears of each version, with
+    the square of the generators. Rates of the smaller run are within 1 % of those of the whole.
+    """
+    # 1,000 rollouts and 64 generators: some seconds of a core. 8 groups: fewer would be uneven.
+    scale = max(groups_per_step * rollouts_per_group / 1000, num_generators / 64)
+    scale = min(scale, groups_per_step / 8)
+    if scale <= 1.0:
+        return num_generators, groups_per_step
+    fewest = max(1, math.ceil(num_generators / scale))
+    # Up to twice as many, for a whole number of groups in nearly the same ratio.
+    sizes = [
+        (generators, max(1, round(groups_per_step * generators / num_generators)))
+        for generators in range(fewest, min(2 * fewest, num_generators) + 1)
+    ]
+    ratio = groups_per_step / num_generators
+    return min(sizes, key=lambda size: abs(size[1] / size[0] / ratio - 1.0))
 
 
 def _is_as_good(candidate: SplitOutcome, best: SplitOutcome) -> bool:

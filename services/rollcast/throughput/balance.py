@@ -1,8 +1,8 @@
 """Which side of a run waits for the other, and for how much of the time.
 
 Rates are predicted from shapes and data sheets. The step that follows from them is simulated, with
-the real gate and schedule (`rollcast.simulation.split`), as `rollcast plan devices` does. No step
-is shorter than
+the real gate and schedule (`rollcast.simulation.split`), as `rollcast plan devices` does. It takes
+about the longest of these, or more where lengths are uneven:
 
     update + publishing        the trainer never waits
     sampling                   every slot of every generator is always taken
@@ -21,6 +21,7 @@ from rollcast.config.errors import UserError
 from rollcast.memory.plan import MemoryPlan
 from rollcast.recipe.schedule import make_schedule
 from rollcast.simulation.generator import EngineSpeed
+from rollcast.simulation.pipeline import DeadlockError
 from rollcast.simulation.split import Rates, Split, SplitOutcome, SplitSimulator
 from rollcast.simulation.workload import lognormal_with_mean
 from rollcast.throughput.assumptions import Assumptions
@@ -92,10 +93,11 @@ class Balance:
             step_seconds=self.trainer.update_seconds,
             predicted_trainer=lambda _: (self.trainer.update_seconds, self.pause_seconds),
         )
-        workers = self.trainer.plan.worker.workers
-        return SplitSimulator(rates).simulate(
-            Split(self.generators, workers, self.trainer.plan.ranks)
-        )
+        split = Split(self.generators, self.trainer.plan.worker.workers, self.trainer.plan.ranks)
+        try:
+            return SplitSimulator(rates).simulate(split)
+        except DeadlockError as error:
+            raise UserError(f"recipe.schedule: the simulated run cannot finish ({error})") from None
 
     @property
     def step_seconds(self) -> float:

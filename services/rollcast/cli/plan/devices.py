@@ -18,7 +18,7 @@ from rollcast.cli import expected_options, report
 from rollcast.cli.expected_options import prediction_report
 from rollcast.cli.output import say
 from rollcast.cli.plan.predicted_rates import RunToPlan, read_prediction
-from rollcast.cli.plan.rates import MAX_BOTTLENECK_IDLE, RateOptions, calibrate
+from rollcast.cli.plan.rates import MAX_BOTTLENECK_IDLE, RateOptions, calibrate, list_assumptions
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -60,17 +60,17 @@ def devices(
 
         run = read_run(run_folder)
     prediction = read_prediction(planned, rate_options, devices)
+    filled_options = rate_options
     if prediction is None:
-        rates, caveats = calibrate(rate_options, run)
+        rates = calibrate(rate_options, run)
         splits = list_splits(devices, rates)
     else:
         if run is not None:
             raise UserError(
                 "--run-folder, --config: a run is measured or predicted; give one of the two"
             )
-        rates, caveats = calibrate(
-            prediction.fill_missing_rates(rate_options), None, prediction.plan.config.recipe
-        )
+        filled_options = prediction.fill_missing_rates(rate_options)
+        rates = calibrate(filled_options, None, prediction.plan.config.recipe)
         rates = prediction.with_trainer(rates, rate_options)
         splits = prediction.fitting(list_splits(devices, rates))
     if not splits:
@@ -78,6 +78,7 @@ def devices(
         raise UserError(
             f"--devices {devices}: one generator and one trainer need {need}; give as many or more"
         )
+    caveats = list_assumptions(filled_options, run, rates)
     simulator = SplitSimulator(rates)
     try:
         with _progress("simulating splits", min(len(splits), MAX_SIMULATIONS)) as show:

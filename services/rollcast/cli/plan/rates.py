@@ -73,9 +73,8 @@ class RateOptions:
 
 def calibrate(
     options: RateOptions, run: MeasuredRun | None, planned: Recipe | None = None
-) -> tuple[Rates, list[str]]:
-    """The rates of the simulation, options before measurements, and the assumptions in them. Raises
-    UserError.
+) -> Rates:
+    """The rates of the simulation, options before measurements. Raises UserError.
 
     `planned`: the recipe of a run that was not measured. None = that of `run`, or the defaults.
     """
@@ -108,7 +107,7 @@ def calibrate(
     longest = options.longest_tokens or (run.longest_tokens if run else None)
     spread = _log_length_spread(mean_tokens, longest, rollouts, budget)
     slots = options.slots or (run.config.generator.most_slots if run else MOST_DERIVED_SLOTS)
-    rates = Rates(
+    return Rates(
         schedule=schedule,
         lengths=lognormal_with_mean(mean_tokens, spread, budget),
         rollouts_per_group=rollouts,
@@ -121,7 +120,6 @@ def calibrate(
         trainer_multiple=options.trainer_multiple,
         publish_seconds=options.publish_seconds,
     )
-    return rates, _assumptions(options, run, rates, longest)
 
 
 def _check_amounts(options: RateOptions) -> None:
@@ -166,21 +164,22 @@ def _engine(slots: int, tokens_per_second: float, alone: float | None) -> Engine
     return EngineSpeed.through(slots, tokens_per_second, alone)
 
 
-def _assumptions(
-    options: RateOptions, run: MeasuredRun | None, rates: Rates, longest: float | None
-) -> list[str]:
+def list_assumptions(options: RateOptions, run: MeasuredRun | None, rates: Rates) -> list[str]:
+    """What the rates take for granted, a sentence each."""
     exponent = rates.trainer_scaling
-    caveats = [
-        f"A trainer on T devices is taken to be (T / {rates.trainer_devices})^{exponent:g} times "
-        "as fast as the one "
-        f"measured on {rates.trainer_devices}; measure a second count and set --trainer-scaling."
-    ]
+    caveats = []
+    if rates.predicted_trainer is None:
+        caveats.append(
+            f"A trainer on T devices is taken to be (T / {rates.trainer_devices})^{exponent:g} "
+            f"times as fast as the one measured on {rates.trainer_devices}; measure a second count "
+            "and set --trainer-scaling."
+        )
     if options.tokens_per_second_alone is None:
         caveats.append(
             "Rollouts are taken to be decoded equally fast at any load; set "
             "--tokens-per-second-alone if few are decoded faster."
         )
-    if longest is None:
+    if options.longest_tokens is None and (run is None or run.longest_tokens is None):
         caveats.append(
             f"The spread of lengths was not measured: {DEFAULT_LOG_LENGTH_SPREAD} in ln tokens is "
             "assumed; set --longest-tokens."
