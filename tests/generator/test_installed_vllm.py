@@ -4,16 +4,18 @@ it knows.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import gc
 import importlib.util
 import runpy
+from pathlib import Path
 
 import pytest
 
 from rollcast.config.engine_arguments import EngineArguments, refused_arguments
 from rollcast.config.run import parse_run_config
-from rollcast.generator.vllm import engine_start
+from rollcast.generator.vllm import engine_start, protocol
 
 pytestmark = pytest.mark.engine
 
@@ -57,3 +59,27 @@ def test_every_argument_that_is_spoken_of_is_one_of_vllms() -> None:
     assert not ours & set(EngineArguments.model_fields) - {"enforce_eager"}, (
         "one would be set twice"
     )
+
+
+def test_every_class_of_the_apis_that_is_asked_for_is_there() -> None:
+    """They are found by name when they are asked for, where no type checker looks."""
+    asked = set()
+    for page in (Path(protocol.__file__).parents[1]).rglob("*.py"):
+        tree = ast.parse(page.read_text())
+        aliases = {
+            alias.asname or alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and node.module == "rollcast.generator.vllm"
+            for alias in node.names
+            if alias.name == "protocol"
+        }
+        asked |= {
+            node.attr
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in aliases
+        }
+    assert len(asked) >= 10
+    for name in asked:
+        assert getattr(protocol, name) is not None

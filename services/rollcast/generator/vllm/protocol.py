@@ -35,10 +35,10 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     """A class or a module of the tables."""
     if name in _MODULES:
-        found = import_module(_MODULES[name])
+        value = import_module(_MODULES[name])
     elif name in _PLACES:
-        found = getattr(import_module(_PLACES[name]), name)
+        value = getattr(import_module(_PLACES[name]), name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found
-    return found
+    globals()[name] = value
+    return value
