@@ -243,7 +243,7 @@ class SplitSimulator:
             if waited > 0:
                 waits[str(reason)] = waited / seconds
         capacity = num_generators * rates.tokens_per_second() * seconds
-        # Generators beyond the groups under way have none.
+        # More generators than groups under way: the others are idle.
         busy_share = num_busy / split.generators
         rate = SECONDS_PER_HOUR * self._steps / seconds
         return SplitOutcome(
