@@ -69,7 +69,8 @@ def fit() -> Any:
 def plain(value: Any) -> Any:
     """The value as JSON, floats to the last bit."""
     if isinstance(value, Enum):
-        return value.name
+        # Its name in the code may be another one in the other revision.
+        return plain(value.value)
     if isinstance(value, np.ndarray):
         return [str(value.dtype), list(value.shape), value.tobytes().hex()]
     if isinstance(value, (bool, str, int)) or value is None:
@@ -79,7 +80,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
     if dataclasses.is_dataclass(value):
-        return [plain(getattr(value, field.name)) for field in dataclasses.fields(value)]
+        names = sorted(field.name for field in dataclasses.fields(value))
+        return [plain(getattr(value, name)) for name in names]
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -231,8 +233,11 @@ class Recorder:
         self._total = total
         self.in_flight = 0
 
-    def begin(self, piece: Any) -> None:
+    def begin_broadcast(self, piece: Any) -> None:
         self.broadcast(piece)
+
+    begin = begin_broadcast
+    """Its former name."""
 
     def broadcast(self, piece: Any) -> None:
         content = piece.numpy().tobytes()
