@@ -8,7 +8,7 @@ from pathlib import Path
 from testkit.containers import IMAGE
 
 TASK_FOLDER = Path(__file__).with_name("harbor_task")
-"""A task's folder. In it MODE is where the tests run, and IMAGE what the task's image builds on."""
+"""A task's folder. Its files name MODE, the place of the tests, and IMAGE, the base image."""
 TASK_FILE = (TASK_FOLDER / "task.toml").read_text()
 TESTS = (TASK_FOLDER / "tests" / "test.sh").read_text()
 UNSUPPORTED: dict[str, tuple[str, str]] = {

@@ -150,7 +150,7 @@ def room_of_test(file: str) -> str:
 
 
 def _processor_seconds() -> float:
-    """Of this process and the children that it waited for."""
+    """Processor time of this process and the children that it waited for."""
     return sum(os.times()[:4])
 
 

@@ -32,7 +32,7 @@ class Occasion(StrEnum):
 
 
 ENDS = {Occasion.HELD: Occasion.MEASURED, Occasion.MISSING: Occasion.COMPLETE}
-"""What is announced when a state no longer holds."""
+"""The occasion that is announced when a state no longer holds."""
 
 
 class Announcer:
@@ -76,8 +76,8 @@ class Announcer:
 
     def announce_replaced_job(self, job: str) -> None:
         """The trainer's Job was replaced."""
-        why = "its pod had left on request, and the next one must not wait"
-        self._say(Occasion.MOVED, f"Job {job} was made again: {why}")
+        leave_reason = "its pod had left on request, and the next one must not wait"
+        self._say(Occasion.MOVED, f"Job {job} was made again: {leave_reason}")
 
     def goes_on(self) -> None:
         """The run has not ended, or another one has begun."""

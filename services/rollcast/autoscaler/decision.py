@@ -138,8 +138,10 @@ def _learn(
             seen_at=now_seconds,
             seen_tokens=measured.mean_tokens,
         )
-    known = 0.0 if memory.seen_at is None or memory.capability is None else memory.capability
-    return replace(memory, capability=max(known, tokens_per_second))
+    known_capability = (
+        0.0 if memory.seen_at is None or memory.capability is None else memory.capability
+    )
+    return replace(memory, capability=max(known_capability, tokens_per_second))
 
 
 def _count_required(

@@ -148,10 +148,10 @@ class Deployment:
 
     def recorded_job(self) -> dict[str, Any] | None:
         """The Job in that ConfigMap; None = it is empty or does not exist."""
-        read = self._core.read_namespaced_config_map
+        read_config_map = self._core.read_namespaced_config_map
         try:
             record = self._call(
-                f"read ConfigMap {self._record}", read, self._record, self._namespace
+                f"read ConfigMap {self._record}", read_config_map, self._record, self._namespace
             )
         except ObjectNotFoundError:
             return None

@@ -183,20 +183,20 @@ def choose_variants(base: RunConfig, without: str | None, recipes: str | None) -
         without = EVERY_PART
     parts = []
     for name in _names(without):
-        parts_of_base = [part for part in PARTS if part.is_in(base.recipe)]
+        parts_of_base = [component for component in PARTS if component.is_in(base.recipe)]
         parts.extend(parts_of_base if name == EVERY_PART else [find_part(name)])
-    for part in parts:
-        if not part.is_in(base.recipe):
+    for component in parts:
+        if not component.is_in(base.recipe):
             raise UserError(
-                f"--without {part.name}: {base.run} does not have it; leave it out of the list"
+                f"--without {component.name}: {base.run} does not have it; leave it out of the list"
             )
     variants = [
         Variant(
-            f"without-{part.name.replace('_', '-').replace(':', '-')}",
-            f"{part.instead} instead",
-            part.without(base.recipe, base.tasks),
+            f"without-{component.name.replace('_', '-').replace(':', '-')}",
+            f"{component.instead} instead",
+            component.without(base.recipe, base.tasks),
         )
-        for part in parts
+        for component in parts
     ]
     for name in _names(recipes):
         recipe_file = find_recipe(name)

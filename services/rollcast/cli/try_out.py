@@ -86,7 +86,7 @@ def completions(trial: TrialRecord) -> list[str]:
     for prompt, group in by_prompt.items():
         first = group[0]
         verdict = _verdict(first)
-        rewards = (f"{one.reward:g}" if _is_graded(one) else "-" for one in group)
+        rewards = (f"{rollout.reward:g}" if _is_graded(rollout) else "-" for rollout in group)
         lines += [
             f"prompt: {short_line(prompt, SHOWN_CHARACTERS)}",
             f"    {short_line(first.text, SHOWN_CHARACTERS) or '(nothing)'} -> {verdict}",
@@ -117,23 +117,25 @@ def figures(max_tokens: int, trial: TrialRecord) -> list[str]:
     """Pass rate, lengths, truncation, and the number of completions without a grade."""
     tried = trial.completions
     graded = [completion for completion in tried if _is_graded(completion)]
-    lengths = sorted(one.num_tokens for one in tried)
+    lengths = sorted(rollout.num_tokens for rollout in tried)
     lines = []
     if graded:
-        right = sum(one.reward for one in graded if not one.truncated)  # as in evaluations
+        right = sum(
+            rollout.reward for rollout in graded if not rollout.truncated
+        )  # as in evaluations
         lines.append(f"pass rate: {right / len(graded):.3f} of {len(graded)} completions")
-        if len({one.reward for one in graded}) == 1:
+        if len({rollout.reward for rollout in graded}) == 1:
             lines.append(
                 f"caution: every one has reward {graded[0].reward:g}, and groups without a "
                 "difference teach nothing; "
                 "look at verifier and template, or take easier or harder prompts"
             )
-    failures = Counter(one.failure for one in tried if not _is_graded(one))
+    failures = Counter(rollout.failure for rollout in tried if not _is_graded(rollout))
     lines += [
         f"no verdict on {count} completions: {one_line(failure)}"
         for failure, count in failures.most_common(3)
     ]
-    truncated = sum(one.truncated for one in tried) / len(tried)
+    truncated = sum(rollout.truncated for rollout in tried) / len(tried)
     lines.append(
         f"lengths: median {median(lengths):g}, longest {lengths[-1]} of {max_tokens} tokens; "
         f"{truncated:.0%} were cut off"

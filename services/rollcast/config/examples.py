@@ -120,9 +120,9 @@ def _text_meanings(value: str, groups: Sequence[type[BaseModel]]) -> Iterator[di
             settings.append("path")
         name = {"name": Path(value.rpartition(":")[2]).stem} if "name" in group.model_fields else {}
         for setting in settings:
-            whole = {"kind": kind, **name, setting: value}
-            if setting in group.model_fields and _is_right(group, whole):
-                yield whole
+            section = {"kind": kind, **name, setting: value}
+            if setting in group.model_fields and _is_right(group, section):
+                yield section
 
 
 def _defaults(groups: Sequence[type[BaseModel]]) -> Iterator[dict[str, Any]]:

@@ -52,7 +52,9 @@ class WaitingConnections:
         is closed.
         """
         self._forget_closed()
-        waiting = [key for key, other in self._open.items() if other.waiting_since is not None]
+        waiting = [
+            key for key, connection in self._open.items() if connection.waiting_since is not None
+        ]
         self._open[address[:2]] = _Connection(connection, time.monotonic())
         if len(self._open) > self._max_connections:
             self._close(min(waiting, key=self._waiting_since, default=address[:2]))
@@ -102,7 +104,9 @@ class WaitingConnections:
         return time.monotonic() if since is None else since
 
     def _forget_closed(self) -> None:
-        for key in [key for key, other in self._open.items() if other.socket.fileno() < 0]:
+        for key in [
+            key for key, connection in self._open.items() if connection.socket.fileno() < 0
+        ]:
             del self._open[key]
 
     def _close(self, key: tuple[str, int]) -> None:

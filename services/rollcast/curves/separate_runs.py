@@ -260,7 +260,7 @@ def _is_each_epoch(runs: list[LoggedRun]) -> bool:
     departed = sum(
         abs(float(next_run.rates[0] - run.rates[-1])) for run, next_run in pairwise(runs)
     )
-    returned = sum(abs(float(after.rates[0] - run.rates[0])) for run, after in pairwise(runs))
+    returned = sum(abs(float(next_run.rates[0] - run.rates[0])) for run, next_run in pairwise(runs))
     # Counts begin again in each epoch if the level departs by less than this share of its departure
     # in another run
     return departed < 0.5 * returned

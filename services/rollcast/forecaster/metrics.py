@@ -112,8 +112,8 @@ class ForecastMetrics(Collector):
         self._metrics_by_run = {**self._metrics_by_run, forecast.name: run_metrics}
 
     def forget(self, names: Collection[str]) -> None:
-        kept = (item for item in self._metrics_by_run.items() if item[0] not in names)
-        self._metrics_by_run = dict(kept)
+        kept_metrics = (item for item in self._metrics_by_run.items() if item[0] not in names)
+        self._metrics_by_run = dict(kept_metrics)
 
     def count_skipped(self, reason: str, count: int) -> None:
         if count:

@@ -95,8 +95,12 @@ def _query(board: Board, form: Form) -> Any:
     if _HEALTH.fullmatch(query):
         return {"resultType": "scalar", "result": [time_seconds, "2"]}
     rows = _evaluate(board, parse_selector(query), np.array([time_seconds]))
-    known = ((labels, float(values[0])) for labels, values in rows if math.isfinite(values[0]))
-    result = [{"metric": labels, "value": [time_seconds, repr(value)]} for labels, value in known]
+    finite_values = (
+        (labels, float(values[0])) for labels, values in rows if math.isfinite(values[0])
+    )
+    result = [
+        {"metric": labels, "value": [time_seconds, repr(value)]} for labels, value in finite_values
+    ]
     return {"resultType": "vector", "result": result}
 
 

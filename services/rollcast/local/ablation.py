@@ -178,7 +178,7 @@ def _check_folder(folder: Path, settings: Settings, *, resume: bool) -> None:
         )
     if (folder / UP_FILE).exists():
         changes = _changes(load_run_config(folder / UP_FILE, dropped=[]), settings)
-        if different := ", ".join(sorted({one.field.partition(".")[0] for one in changes})):
+        if different := ", ".join(sorted({change.field.partition(".")[0] for change in changes})):
             raise UserError(
                 f"run folder {folder}: was made with other settings ({different}); choose another "
                 "--folder"

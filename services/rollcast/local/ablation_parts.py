@@ -150,10 +150,12 @@ def find_part(name: str) -> RecipePart:
                 "or so"
             )
         return fresh_data(int(number) if colon else DEFAULT_PROMPT_USES)
-    for part in PARTS:
-        if not colon and part.name == kind:
-            return part
-    part_names = ", ".join([*(part.name for part in PARTS), FRESH_DATA, f"{FRESH_DATA}:N"])
+    for component in PARTS:
+        if not colon and component.name == kind:
+            return component
+    part_names = ", ".join(
+        [*(component.name for component in PARTS), FRESH_DATA, f"{FRESH_DATA}:N"]
+    )
     raise UserError(f"--without {name}: no such part; choose from {part_names}")
 
 

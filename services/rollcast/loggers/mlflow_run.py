@@ -38,9 +38,11 @@ class MlflowRun:
             self._client.update_run(self.run_id, status="RUNNING")
             return
         name = self.log.experiment
-        known = self._client.get_experiment_by_name(name)
-        experiment = known.experiment_id if known else self._client.create_experiment(name)
-        self.run_id = str(self._client.create_run(experiment, run_name=self.name).info.run_id)
+        experiment = self._client.get_experiment_by_name(name)
+        experiment_id = (
+            experiment.experiment_id if experiment else self._client.create_experiment(name)
+        )
+        self.run_id = str(self._client.create_run(experiment_id, run_name=self.name).info.run_id)
         # MLflow's bounds: of a text, and of the parameters in a request
         params = [Param(name, text[:500]) for name, text in flat(self.settings)]
         for start in range(0, len(params), 100):

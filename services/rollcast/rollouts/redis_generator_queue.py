@@ -62,8 +62,10 @@ class RedisGeneratorQueue(RedisQueueEnd):
             if claimed or remaining_seconds < 0.001:
                 return claimed
             streams = (self._keys.evals, self._keys.tasks)
-            wanted = zip(streams, delivered, (evals, train), strict=True)
-            watched: dict[Any, Any] = {stream: last for stream, last, count in wanted if count > 0}
+            requests = zip(streams, delivered, (evals, train), strict=True)
+            watched: dict[Any, Any] = {
+                stream: last for stream, last, count in requests if count > 0
+            }
             # Only wakes: the entry itself is claimed by the script, together with its record.
             await self._call(
                 partial(self._client.xread, watched, count=1, block=int(remaining_seconds * 1000))

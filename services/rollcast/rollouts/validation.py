@@ -160,10 +160,10 @@ def _check_given(name: str, sequence: Rollout | Branch) -> None:
         return
     has_loss = loss_mask(sequence)
     for leg in given_legs:
-        given = f"{name}: given tokens [{leg.start}, {leg.end})"
-        _require(not has_loss[leg.start : leg.end].any(), f"{given} carry loss")
+        given_span = f"{name}: given tokens [{leg.start}, {leg.end})"
+        _require(not has_loss[leg.start : leg.end].any(), f"{given_span} carry loss")
         _require(
-            not sequence.logprobs[leg.start : leg.end].any(), f"{given} have log-probabilities"
+            not sequence.logprobs[leg.start : leg.end].any(), f"{given_span} have log-probabilities"
         )
 
 

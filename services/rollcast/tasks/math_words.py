@@ -31,7 +31,7 @@ def quantities(latex: str) -> tuple[str, ...]:
 
 def last_quantities(text: str) -> tuple[str, ...]:
     """The numbers of the last quantity of several units in a text; empty without any."""
-    places = [place[0] for place in _QUANTITIES.finditer(_plain(text))]
+    places = [match[0] for match in _QUANTITIES.finditer(_plain(text))]
     return tuple(_NUMBER.findall(places[-1])) if places else ()
 
 

@@ -87,35 +87,37 @@ def advice_scores(followed: Sequence[FollowedAdvice]) -> AdviceScores:
     rules = [
         (scores.in_all, rule) for rule, scores in utility.items() if rule not in (ADVICE, REFERENCE)
     ]
-    runs_by_kind = {kind: [each for each in followed if each.kind == kind] for kind in KINDS}
+    runs_by_kind = {kind: [run for run in followed if run.kind == kind] for kind in KINDS}
     wrong = {
-        "stop": [each for each in runs_by_kind["stop"] if each.gain >= each.worth + each.noise],
-        "continue": [
-            each for each in runs_by_kind["continue"] if each.gain < each.worth - each.noise
-        ],
+        "stop": [run for run in runs_by_kind["stop"] if run.gain >= run.worth + run.noise],
+        "continue": [run for run in runs_by_kind["continue"] if run.gain < run.worth - run.noise],
     }
     best = utility[REFERENCE].in_all
     chances = _chance_classes(followed)
     return AdviceScores(
-        num_runs=len({each.name for each in followed}),
-        num_repositories=len({each.repository for each in followed}),
+        num_runs=len({run.name for run in followed}),
+        num_repositories=len({run.repository for run in followed}),
         num_questions=len(followed),
-        refused=[each.refused for each in followed if each.refused is not None],
+        refused=[run.refused for run in followed if run.refused is not None],
         worths=worths,
         utility=utility,
         over_reference=round(utility[ADVICE].in_all / best, DIGITS) if best else None,
         best_simple=max(rules)[1],
         said_at_half={kind: len(runs) for kind, runs in runs_by_kind.items()},
         wrong_beyond_noise={
-            kind: Tally(len(those), len(runs_by_kind[kind])) for kind, those in wrong.items()
+            kind: Tally(len(wrong_runs), len(runs_by_kind[kind]))
+            for kind, wrong_runs in wrong.items()
         },
-        wrong={kind: [(each.name, each.worth) for each in those] for kind, those in wrong.items()},
+        wrong={
+            kind: [(run.name, run.worth) for run in wrong_runs]
+            for kind, wrong_runs in wrong.items()
+        },
         useless_ended_early=Tally.count(
             # A run that gains less than .01 of pass rate after half has gained nothing; an end
             # after three quarters of its compute saves little.
-            each.ended_at < 0.75
-            for each in followed
-            if each.gain < 0.01
+            run.ended_at < 0.75
+            for run in followed
+            if run.gain < 0.01
         ),
         chances=chances,
         chance_distance=_distance(chances),
@@ -130,7 +132,8 @@ def _rule_scores(
     for worth in worths:
         runs = [run for run in followed if run.worth == worth]
         votes = repository_means(
-            (each.repository for each in runs), (each.utility[rule] for each in runs)
+            (run.repository for run in runs),
+            (run.utility[rule] for run in runs),
         )
         # Utilities are reported in thousandths of a pass rate
         at_each.append(round(1000 * arithmetic_mean(votes), utility_digits))
@@ -162,4 +165,4 @@ def _distance(chances: Sequence[ChanceClass]) -> float | None:
         chance_class.num_questions * abs(chance_class.said - chance_class.came)
         for chance_class in chances
     )
-    return round(distance / sum(each.num_questions for each in chances), DIGITS)
+    return round(distance / sum(chance_class.num_questions for chance_class in chances), DIGITS)

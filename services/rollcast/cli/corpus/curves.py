@@ -109,12 +109,12 @@ def _curve(folder: Path, row: dict[str, str]) -> CorpusCurve:
     path = folder / f"{name}.csv"
     lines = list(_rows(path, ("x", "y")))
     x = [_number(path, row_index, line, "x", math.inf) for row_index, line in enumerate(lines)]
-    y = [_number(path, place, line, "y", 1.0) for place, line in enumerate(lines)]
+    y = [_number(path, index, line, "y", 1.0) for index, line in enumerate(lines)]
     errors = [
-        max(_number(path, place, line, "se", 1.0), MIN_STANDARD_ERROR)
+        max(_number(path, index, line, "se", 1.0), MIN_STANDARD_ERROR)
         if line.get("se")
         else math.nan
-        for place, line in enumerate(lines)
+        for index, line in enumerate(lines)
     ]
     if not lines or any(later <= earlier for earlier, later in pairwise(x)):
         raise UserError(

@@ -28,7 +28,7 @@ class Tally:
     @classmethod
     def total(cls, tallies: Iterable[Tally]) -> Tally:
         values = list(tallies)
-        return cls(sum(tally.held for tally in values), sum(each.of for each in values))
+        return cls(sum(tally.held for tally in values), sum(tally.of for tally in values))
 
 
 def repository_means(repositories: Iterable[str], values: Iterable[float]) -> list[float]:

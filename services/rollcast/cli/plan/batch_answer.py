@@ -229,7 +229,11 @@ def _why(batch_shape: BatchShape, trained: Sequence[BatchShape]) -> str:
             batch_shape.rollouts,
             [trained_shape.rollouts for trained_shape in trained],
         ),
-        ("prompts per step", batch_shape.prompts, [each.prompts for each in trained]),
+        (
+            "prompts per step",
+            batch_shape.prompts,
+            [trained_shape.prompts for trained_shape in trained],
+        ),
     ):
         if value > max(values):
             return f"since no run has more than {max(values)} {setting}"

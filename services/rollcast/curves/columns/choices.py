@@ -234,11 +234,13 @@ def requested_column(
 
     Raises UserError: the sheet lacks the column that was asked for.
     """
-    asked = getattr(column_options, option)
-    column = find_column(columns, usual if asked is None else (asked,))
-    if column is None and asked is not None:
+    named_column = getattr(column_options, option)
+    column = find_column(columns, usual if named_column is None else (named_column,))
+    if column is None and named_column is not None:
         choice = column_options.option(option)
-        raise UserError(f"no column {asked!r}; name one of {some(list(columns))} with {choice}")
+        raise UserError(
+            f"no column {named_column!r}; name one of {some(list(columns))} with {choice}"
+        )
     return column
 
 

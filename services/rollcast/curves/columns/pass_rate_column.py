@@ -72,9 +72,11 @@ def choose_pass_rate(columns: NamedColumns, counters: Sequence[NamedColumn]) -> 
         for item in candidates
     }
     # A column that has too few readings for any forecast hides no other.
-    most = max(num_readings.values())
+    max_readings = max(num_readings.values())
     thresholds = (MIN_LAW_POINTS, MIN_SERIES_READINGS)
-    min_readings = max((threshold for threshold in thresholds if threshold <= most), default=0)
+    min_readings = max(
+        (threshold for threshold in thresholds if threshold <= max_readings), default=0
+    )
     series = [candidate for candidate in candidates if num_readings[candidate.name] >= min_readings]
     stage = min(candidate.measure.stage for candidate in series)
     choice = _choose_in_stage(
@@ -172,26 +174,30 @@ def _choose_in_stage(candidates: Sequence[_Candidate]) -> PassRateChoice:
     chosen = _choose_among_wholes(wholes)
     if len(chosen) > 1:
         return PassRateChoice([candidate.name for candidate in chosen])
-    [whole] = chosen
-    if not parts or whole.is_accuracy:
-        return _choice_with_note(whole, wholes)
-    right = [part for part in parts if part.measure.is_correctness and part.is_in_range]
+    [total_column] = chosen
+    if not parts or total_column.is_accuracy:
+        return _choice_with_note(total_column, wholes)
+    right = [
+        partial_column
+        for partial_column in parts
+        if partial_column.measure.is_correctness and partial_column.is_in_range
+    ]
     # A total with a bonus for length or format is no pass rate, but its part for right answers is
     # one.
-    if not whole.is_in_range and len(right) == 1:
+    if not total_column.is_in_range and len(right) == 1:
         sentence = (
-            f"{right[0].name} is taken, the part of {whole.name} for right answers; the "
+            f"{right[0].name} is taken, the part of {total_column.name} for right answers; the "
             "total leaves [0, 1]"
         )
         return PassRateChoice([right[0].name], (sentence,))
     part_names = some([summand.name for summand in parts])
-    sentence = f"{whole.name} is the total reward; its parts are {part_names}"
-    return PassRateChoice([whole.name], (sentence,))
+    sentence = f"{total_column.name} is the total reward; its parts are {part_names}"
+    return PassRateChoice([total_column.name], (sentence,))
 
 
 def _choose_among_parts(parts: Sequence[_Candidate]) -> PassRateChoice:
     """The choice among parts of a reward whose total was not logged."""
-    right = [part for part in parts if part.measure.is_correctness]
+    right = [partial_column for partial_column in parts if partial_column.measure.is_correctness]
     if len(right) == 1 and len(parts) > 1:
         other_names = some([summand.name for summand in parts if summand is not right[0]])
         sentence = (

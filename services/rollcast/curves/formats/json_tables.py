@@ -162,7 +162,7 @@ def _rows_by_name(tables: Sequence[_Table], above: Path) -> Objects:
         for run, run_tables in by_run.items()
         if any(table.measures for table in run_tables)
     }
-    return [{**row, RUN: run} for run, found in measured.items() for row in _join_tables(found)]
+    return [{**row, RUN: run} for run, tables in measured.items() for row in _join_tables(tables)]
 
 
 def _scalars(document: list[Any]) -> Objects:

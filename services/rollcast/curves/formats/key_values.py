@@ -45,12 +45,12 @@ def repeats_a_measure(rows: Iterable[Row]) -> bool:
     """Whether two rows hold the same measure of success, so that a sentence or a single table is
     not taken for a log.
     """
-    known: set[str] = set()
+    known_measures: set[str] = set()
     for row in rows:
         measures = set(filter(measures_success, row))
-        if measures & known:
+        if measures & known_measures:
             return True
-        known |= measures
+        known_measures |= measures
     return False
 
 

@@ -92,16 +92,17 @@ def _of_the_loop(below: list[_LineBelow]) -> ChosenLines:
             by_text[item.text_form].append(item)
     for items in by_text.values():
         regular.extend(items if _is_regular(items) else [])
-    kept = {item.line.number for item in regular} if any(map(_is_measured, regular)) else None
-    if kept is None and not any(map(_is_measured, below)):
+    kept_lines = {item.line.number for item in regular} if any(map(_is_measured, regular)) else None
+    if kept_lines is None and not any(map(_is_measured, below)):
         return ChosenLines()
     printed = [
         item.line
         for item in below
-        if kept is not None and item.line.number not in kept and _is_measured(item)
+        if kept_lines is not None and item.line.number not in kept_lines and _is_measured(item)
     ]
     return ChosenLines(
-        [item.line for item in below if kept is None or item.line.number in kept], printed
+        [item.line for item in below if kept_lines is None or item.line.number in kept_lines],
+        printed,
     )
 
 
@@ -116,7 +117,7 @@ def _is_regular(items: list[_LineBelow]) -> bool:
     if len(items) < MIN_HEADINGS:
         return True
     headings = sorted({item.heading for item in items})
-    gaps = Counter(after - before for before, after in pairwise(headings))
+    gaps = Counter(next_line - previous_line for previous_line, next_line in pairwise(headings))
     # After a restart a tenth of the lines of a form may be below a heading with another one of that
     # form
     is_once = len(headings) >= 0.9 * len(items)

@@ -210,15 +210,15 @@ def _mebibytes(size: Any) -> Any:
 
 
 def _without_absent(fields: dict[str, Any]) -> dict[str, Any]:
-    kept: dict[str, Any] = {}
+    known_keys: dict[str, Any] = {}
     for name, value in fields.items():
         if name in ("metadata", "task", "solution") or value not in ABSENT.get(name, ()):
-            kept[name] = (
+            known_keys[name] = (
                 _without_absent(value)
                 if isinstance(value, dict) and name not in ("metadata", "task", "solution", "env")
                 else value
             )
-    return kept
+    return known_keys
 
 
 def _unsupported_files(folder: Path) -> Iterator[str]:
@@ -235,7 +235,7 @@ def _unsupported_files(folder: Path) -> Iterator[str]:
 
 
 def _sentence(detail: Any) -> str:
-    field = ".".join(str(part) for part in detail["loc"])
+    field = ".".join(str(key) for key in detail["loc"])
     if detail["type"] == "extra_forbidden":
         return f"{field} is not supported; take the task out of the folder"
     value = f" = {detail['input']!r}"[:100]

@@ -106,13 +106,13 @@ class HarborPrograms(HarnessPrograms):
 
 def asks_for_more(settings: HarborEnvironment, task: HarborTask, field: str) -> Iterator[str]:
     """Sentences on what a task asks for and the run file does not allow."""
-    asked = task_settings(settings.container, task)
+    own_settings = task_settings(settings.container, task)
     allowed = settings.container
     for name in ("processors", "memory_gib", "disk_gib"):
-        if getattr(asked, name) > getattr(allowed, name):
+        if getattr(own_settings, name) > getattr(allowed, name):
             yield (
                 f"{field}.container.{name} = {getattr(allowed, name):g}: the task {task.name} asks "
-                f"for {getattr(asked, name):g}; raise it, or take the task out of the folder"
+                f"for {getattr(own_settings, name):g}; raise it, or take the task out of the folder"
             )
     if settings.container.engine == "kubernetes":
         for name, user in (("agent", task.file.agent.user), ("verifier", task.file.verifier.user)):

@@ -95,8 +95,8 @@ def make_factory(build: Callable[..., Any], request: Mapping[str, Any]) -> Any:
     parameters = inspect.signature(build).parameters.values()
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     names = {parameter.name for parameter in parameters if parameter.kind in kinds}
-    wanted = {name: value for name, value in session_arguments.items() if name in names}
-    return build(**{**wanted, **request["arguments"]})
+    accepted_arguments = {name: value for name, value in session_arguments.items() if name in names}
+    return build(**{**accepted_arguments, **request["arguments"]})
 
 
 def calls(trace: Any) -> list[list[Any]]:
@@ -250,8 +250,8 @@ class ForkedSessions:
         guard = os.fork()
         if guard == 0:
             try:
-                others = [live.connection for live in self._live.values()]
-                for inherited_socket in (adapter_socket, self._connection, *others):
+                connections = [live.connection for live in self._live.values()]
+                for inherited_socket in (adapter_socket, self._connection, *connections):
                     inherited_socket.close()
                 self._selector.close()
                 player = Player(self._build, {**request, "arguments": self._arguments})

@@ -63,7 +63,7 @@ def read_json(content: bytes | bytearray, max_values: int = MAX_VALUES) -> Any:
     """Raises RefusedRequestError for invalid JSON, and for more values than a request may have."""
     if len(content) > SMALL_BYTES:
         counts = count(content)
-        for num_values, most, what in (
+        for num_values, limit, noun in (
             (counts.commas, max_values, "values"),
             # Texts, lists and objects of one body. A history of 10,000 messages, half of them tool
             # calls, has 125,000.
@@ -71,9 +71,9 @@ def read_json(content: bytes | bytearray, max_values: int = MAX_VALUES) -> Any:
             # Lists and objects of one body, the slowest values. That history has 35,000.
             (counts.containers, 75_000, "lists and objects"),
         ):
-            if num_values > most:
+            if num_values > limit:
                 raise RefusedRequestError(
-                    f"the body has more than {most:,} {what}", 413, "too_large"
+                    f"the body has more than {limit:,} {noun}", 413, "too_large"
                 )
         if counts.has_long_number:
             raise RefusedRequestError(

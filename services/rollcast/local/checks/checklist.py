@@ -97,7 +97,7 @@ CHECKLIST = (
 def make_checks(start: Start) -> Iterator[Finding]:
     """The findings of every check within the reach of `start`, none of them twice."""
     refused = start.mistaken
-    shown: set[str] = set()
+    shown_words: set[str] = set()
     for stage in CHECKLIST:
         refused_here: set[str] = set()
         for check in stage.checks if stage.reach <= start.reach else ():
@@ -105,8 +105,8 @@ def make_checks(start: Start) -> Iterator[Finding]:
             is_pointless = any(overlap(name, field) for name in check.SETTINGS for field in refused)
             findings = [] if is_pointless else _findings(check, start)
             # Several checks may read one broken file.
-            yield from (finding for finding in findings if finding.words not in shown)
-            shown.update(finding.words for finding in findings)
+            yield from (finding for finding in findings if finding.words not in shown_words)
+            shown_words.update(finding.words for finding in findings)
             if is_pointless or any(finding.refusal for finding in findings):
                 refused_here.update(check.SETTINGS)
         refused |= refused_here

@@ -92,18 +92,20 @@ def check_lengths(
         prompt_format.layout == "auto" and tokenizer.has_chat_template
     )
     room = tokens_around(prompt_format) if has_text else SPECIAL_TOKENS
-    at_the_edge = [part for part in parts if part.shortest <= limit < part.shortest + room]
+    at_the_edge = [split for split in parts if split.shortest <= limit < split.shortest + room]
     cautions = [
-        f"recipe.max_prompt_tokens = {limit}: none of the {len(part.counted)} shortest of "
-        f"{part.total} {part.name} "
+        f"recipe.max_prompt_tokens = {limit}: none of the {len(split.counted)} shortest of "
+        f"{split.total} {split.name} "
         f"prompts fits (the others were not looked at within {MAX_LOOK_SECONDS:g} s); raise it"
-        for part in parts
-        if part.shortest > limit and not part.is_whole
+        for split in parts
+        if split.shortest > limit and not split.is_whole
     ]
-    refused = [(part, part.shortest) for part in parts if part.shortest > limit and part.is_whole]
+    refused = [
+        (split, split.shortest) for split in parts if split.shortest > limit and split.is_whole
+    ]
     if at_the_edge and not refused:
         shortest = [
-            [prompt for _, prompt in part.counted[:MAX_EXACT_PROMPTS]] for part in at_the_edge
+            [prompt for _, prompt in split.counted[:MAX_EXACT_PROMPTS]] for split in at_the_edge
         ]
         exact = _exact(model, prompt_format, shortest)
         if exact is None:
@@ -113,8 +115,8 @@ def check_lengths(
             )
         else:
             refused = [
-                (part, tokens)
-                for part, tokens in zip(at_the_edge, exact, strict=True)
+                (split, tokens)
+                for split, tokens in zip(at_the_edge, exact, strict=True)
                 if tokens > limit
             ]
     if refused:

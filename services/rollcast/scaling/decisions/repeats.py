@@ -122,9 +122,9 @@ class RecipeDraws:
             np.array([np.median(quantity(run)) for run in recipe.alone]) for recipe in recipes
         ]
         counts = pooled or [True] * len(medians)
-        null_medians = [medians[place] for place, is_null in enumerate(null) if is_null]
+        null_medians = [medians[index] for index, is_null in enumerate(null) if is_null]
         other_medians = [
-            medians[place] for place in range(1, len(medians)) if counts[place] and not null[place]
+            medians[index] for index in range(1, len(medians)) if counts[index] and not null[index]
         ]
         groups = [np.concatenate([medians[0], *null_medians]), *other_medians]
         freedom = sum(values.size - 1 for values in groups)

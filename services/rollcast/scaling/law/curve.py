@@ -172,8 +172,8 @@ class Curve:
     def _part(self, chosen: NDArray[np.bool_] | slice) -> "Curve":
         names = ("compute", "pass_rate", "standard_error", "truncation_ratio")
         columns = {name: getattr(self, name) for name in names}
-        known = {name: column for name, column in columns.items() if column is not None}
-        return replace(self, **{name: column[chosen] for name, column in known.items()})
+        known_columns = {name: column for name, column in columns.items() if column is not None}
+        return replace(self, **{name: column[chosen] for name, column in known_columns.items()})
 
 
 def _one_for_each(

@@ -341,8 +341,8 @@ def _routing_defect(group: RolloutGroup, routing: Routing) -> str | None:
 def _experts_defect(sequence: Rollout | Branch, routing: Routing) -> str | None:
     chosen = sequence.routed_experts
     if chosen is None:
-        missing = "does not say which experts it used, and recipe.router_replay is true"
-        return missing if len(sequence.token_ids) else None
+        missing_experts = "does not say which experts it used, and recipe.router_replay is true"
+        return missing_experts if len(sequence.token_ids) else None
     _, layers, choices = chosen.shape
     if (layers, choices) != (routing.layers, routing.choices):
         return (

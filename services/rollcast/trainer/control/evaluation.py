@@ -55,7 +55,7 @@ class EvaluationPlan:
 
 def evaluation_plans(tasks: Tasks, checkpoint_every_steps: int) -> tuple[EvaluationPlan, ...]:
     """The curve's plan first, then those of the downstream sets."""
-    weights = {part.dataset.name: part.weight for part in tasks.parts}
+    weights = {dataset_part.dataset.name: dataset_part.weight for dataset_part in tasks.parts}
     curve = EvaluationPlan(
         tasks.dataset.name,
         tasks.evaluation.every_steps,

@@ -57,9 +57,11 @@ class LostEpisodes:
             self._num_written[name] = num_lost
             losses = self._losses()
             write_losses(self._folder, losses)
-            (own,) = (loss for loss in losses if loss.environment == name)
+            (environment_loss,) = (loss for loss in losses if loss.environment == name)
             log.error(
-                "episodes are lost after an answered turn", environment=name, said=own.sentence()
+                "episodes are lost after an answered turn",
+                environment=name,
+                said=environment_loss.sentence(),
             )
 
     def _losses(self) -> list[EpisodeLosses]:

@@ -112,7 +112,7 @@ class Reporter:
         """
         self._exporter.add(trainer_metrics.CONSUMED_TOKENS, group.num_tokens)
         episodes = [rollout.episode for rollout in group.rollouts if rollout.episode]
-        failed = [episode for episode in episodes if episode.end is EpisodeEnd.FAILED]
+        failed_episodes = [episode for episode in episodes if episode.end is EpisodeEnd.FAILED]
         self.count_group(
             outcome,
             group.sequence,
@@ -120,7 +120,7 @@ class Reporter:
             longest=max(rollout.num_tokens for rollout in group.rollouts),
             episodes=dict(Counter(str(episode.end) for episode in episodes)),
             # A longer sentence about a failed environment is cut in tasks.jsonl
-            failures=dict(Counter(episode.reason[:300] for episode in failed)),
+            failures=dict(Counter(episode.reason[:300] for episode in failed_episodes)),
         )
 
     def count_group(

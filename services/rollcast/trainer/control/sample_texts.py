@@ -168,7 +168,7 @@ class _TurnWriter:
             (leg.kind for leg in sequence.legs if leg.start <= first < leg.end), LegKind.ANSWER
         )
         spans = sequence.version_spans
-        version = next((str(it.version) for it in spans if it.start <= first < it.end), "")
+        version = next((str(span.version) for span in spans if span.start <= first < span.end), "")
         is_masked = any(low <= first < high for low, high in sequence.loss_masked)
         token_ids = sequence.token_ids[first:stop].tolist()
         if kind is LegKind.GIVEN:

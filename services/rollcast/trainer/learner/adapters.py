@@ -178,8 +178,8 @@ def _check_all_linear(
     if has_experts:
         raise _no_adapters_for_experts(" = all-linear", attention)
     if unknown_names := linear - set(LINEAR_LAYERS):
-        others = [name for name in LINEAR_LAYERS if name in linear and name not in attention]
-        usual = [*attention, *others]
+        other_layers = [name for name in LINEAR_LAYERS if name in linear and name not in attention]
+        usual = [*attention, *other_layers]
         raise Unsupported(
             f"has linear layers of unknown names, {', '.join(sorted(unknown_names))} "
             "(model.lora.targets = all-linear)",

@@ -131,8 +131,8 @@ class WeightMember:
             return False, "waiting for weights of the trainer"
         lag_steps = 0 if self._announced is None else self._announced.step - self.version.step
         if lag_steps > max_staleness:
-            behind = f"{lag_steps} steps behind the trainer; at most {max_staleness} do"
-            return False, f"holds version {self.version}, {behind}"
+            lag_words = f"{lag_steps} steps behind the trainer; at most {max_staleness} do"
+            return False, f"holds version {self.version}, {lag_words}"
         return True, f"holds version {self.version}"
 
     async def run(self) -> None:
