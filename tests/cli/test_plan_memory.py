@@ -132,18 +132,31 @@ def test_check_says_that_memory_was_not_looked_at_where_no_gpu_is_known(run_file
     assert done.stdout.rstrip().endswith("whether the model fits the memory")
 
 
-def test_up_refuses_what_the_driver_says_is_too_small(
-    run_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that reports two GPUs, and a torch that is no build for CPUs."""
     driver = tmp_path / "bin" / "nvidia-smi"
     driver.parent.mkdir()
     driver.write_text("#!/bin/sh\nprintf '24576\\n81559\\n'\n")
     driver.chmod(0o755)
     monkeypatch.setenv("PATH", str(driver.parent), prepend=":")
-    with pytest.raises(
-        UserError, match=r"trainer rank 0 of 1 needs .* GB .*, and a GPU has 25\.8 GB"
-    ):
-        preflight.check(load_run_config(run_file))
+    metadata = tmp_path / "site" / "torch-2.13.0.dist-info" / "METADATA"
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.13.0\n")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+
+
+@pytest.mark.usefixtures("gpus")
+def test_up_refuses_what_the_driver_says_is_too_small(
+    run_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = load_run_config(run_file)
+    config = config.model_copy(update={"redis": config.redis.model_copy(update={"port": 0})})
+    too_small = r"trainer rank 0 of 1 needs .* GB .*, and a GPU has 25\.8 GB"
+    with pytest.raises(UserError, match=too_small):
+        preflight.check(config)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert preflight.check(config) is not None, "a run on the CPU does not need the GPUs' memory"
 
 
 class Hub(BaseHTTPRequestHandler):
