@@ -1,0 +1,1 @@
+"""`rollcast sweep ...`: several arms, one budget."""
