@@ -65,7 +65,7 @@ class GradingService(grading_pb2_grpc.GradingServicer):
             )
         try:
             with self._turns.turn(context.is_active):
-                began = time.perf_counter()
+                began_at = time.perf_counter()
                 grade = self._sandbox.grade(request.verifier, completion, reference, limits=limits)
         except NoTurn as none:
             status = (
@@ -75,7 +75,7 @@ class GradingService(grading_pb2_grpc.GradingServicer):
             )
             self._refuse(context, status, none.reason, f"no turn: {none.reason}; try again")
         self._exporter.add(grader_metrics.GRADER_GRADINGS, status=grade.status)
-        self._exporter.observe(grader_metrics.GRADER_SECONDS, time.perf_counter() - began)
+        self._exporter.observe(grader_metrics.GRADER_SECONDS, time.perf_counter() - began_at)
         return grading_pb2.GradeReply(
             reward=grade.reward, status=grade.status, reason=grade.reason, failure=grade.failure
         )

@@ -125,9 +125,9 @@ def import_verifiers(service: GradingService, names: list[str]) -> None:
     """
     threads = [service.start(name) for name in names]
     # 30.0: time that a start waits for verifiers to be imported.
-    until = time.monotonic() + 30.0
+    deadline = time.monotonic() + 30.0
     for thread in threads:
-        thread.join(max(0.0, until - time.monotonic()))
+        thread.join(max(0.0, deadline - time.monotonic()))
 
 
 def refuse_credentials(redis: Redis, rpc: Rpc) -> None:

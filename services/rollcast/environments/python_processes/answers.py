@@ -12,7 +12,7 @@ from rollcast.processes.frames import FrameError
 
 MAX_OFFERED_TOOLS = 512
 
-Kind = TypeVar("Kind")
+Value = TypeVar("Value")
 
 
 def check_number(answer: Mapping[str, Any], number: int) -> None:
@@ -137,7 +137,7 @@ def _is_message(message: Any) -> bool:
     )
 
 
-def _check_type(name: str, value: Any, kind: type[Kind]) -> Kind:
+def _check_type(name: str, value: Any, kind: type[Value]) -> Value:
     if not isinstance(value, kind):
         raise FrameError(f"a {name} that is not {kind.__name__} but {type(value).__name__}")
     return value

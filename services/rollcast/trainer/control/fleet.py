@@ -152,11 +152,11 @@ class Fleet:
         if not self.is_sharded_over_gpus:
             yield
             return
-        started = time.monotonic()
+        started_at = time.monotonic()
         with self.publisher.kept_away(
             self._state.published.step, self.settings.acknowledge_timeout_seconds
         ):
-            self._reporter.record_wait(time.monotonic() - started, "weights")
+            self._reporter.record_wait(time.monotonic() - started_at, "weights")
             yield
 
     def fence(self, generator: str, reason: str) -> None:

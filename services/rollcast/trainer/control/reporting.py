@@ -141,7 +141,9 @@ class Reporter:
         quarter = "new" if pass_rate is None else str(min(3, int(pass_rate * 4)))
         self._exporter.add(trainer_metrics.GROUPS_BY_PASS_RATE, outcome=outcome, quarter=quarter)
 
-    def batch(self, groups: Sequence[RolloutGroup], replaced: Sequence[RolloutGroup]) -> None:
+    def batch(
+        self, groups: Sequence[RolloutGroup], replaced_groups: Sequence[RolloutGroup]
+    ) -> None:
         """The batch before any filter, and the groups that were filtered on arrival and replaced by
         these.
 
@@ -155,7 +157,7 @@ class Reporter:
         for steps, tokens in counts.items():
             self._exporter.observe(trainer_metrics.STALENESS, steps, count=tokens)
         self._staleness = dict(counts)
-        received_groups = [*replaced, *groups]
+        received_groups = [*replaced_groups, *groups]
         self._batch_statistics = export_batch_statistics(self._exporter, received_groups)
         self._batch_environment_metrics = self._metric_means.mean(received_groups)
         export_means(self._exporter, self._batch_environment_metrics)

@@ -162,7 +162,7 @@ class Reception:
         if epoch != self.newest_epoch:
             return None
         state = ReceiveState()
-        started = time.monotonic()
+        started_at = time.monotonic()
         try:
             async with asyncio.timeout(timeout_seconds):
                 await self.call(verb, message)
@@ -170,7 +170,7 @@ class Reception:
                     state = await self.call("poll")
                     if state.status in (target_status, FAILED):
                         return state
-                    waited = time.monotonic() - started
+                    waited = time.monotonic() - started_at
                     # The interval is a share of the time waited so far, so that completion is
                     # noticed at most 5 % late; below 2 ms it would keep a core busy.
                     await asyncio.sleep(min(max(0.002, 0.05 * waited), MAX_POLL_SECONDS))
