@@ -2,7 +2,7 @@
 
 import threading
 import time
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import grpc
 
@@ -39,14 +39,18 @@ class GradingService(grading_pb2_grpc.GradingServicer):
         self._imports: dict[str, threading.Thread] = {}
         self._lock = threading.Lock()
 
-    def Check(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
+    def Check(  # noqa: N802
+        self, request: grading_pb2.CheckRequest, context: grpc.ServicerContext
+    ) -> grading_pb2.CheckReply:
         """Whether requests of these verifiers with these limits would be graded."""
         self._limits(request.limits, context)
         for verifier in request.verifiers:
             self._check(verifier, context)
         return grading_pb2.CheckReply()
 
-    def Grade(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
+    def Grade(  # noqa: N802
+        self, request: grading_pb2.GradeRequest, context: grpc.ServicerContext
+    ) -> grading_pb2.GradeReply:
         """The clock of a grading starts when its turn has come."""
         limits = self._limits(request.limits, context)
         self._check(request.verifier, context)
@@ -95,7 +99,9 @@ class GradingService(grading_pb2_grpc.GradingServicer):
                 thread.start()
             return thread
 
-    def _limits(self, request_limits: Any, context: grpc.ServicerContext) -> Limits:
+    def _limits(
+        self, request_limits: grading_pb2.GradingLimits, context: grpc.ServicerContext
+    ) -> Limits:
         allowed = {
             "deadline_seconds": self._grading_limits.longest_seconds,
             "seconds_per_test": self._grading_limits.seconds_per_test,

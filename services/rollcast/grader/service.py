@@ -9,7 +9,8 @@ stop:  at SIGTERM or SIGINT no call gets a turn and waiting calls are refused; r
 
 import json
 import time
-from typing import Any
+
+import grpc
 
 from rollcast.config.connections import Redis, Rpc
 from rollcast.config.errors import UserError
@@ -76,7 +77,7 @@ def serve(config: RunConfig) -> int:
     if reduced:
         log.warning(reduced)
     turns = Turns(running=processes, waiting=settings.queue, exporter=exporter)
-    server: Any = None
+    server: grpc.Server | None = None
 
     def ready() -> tuple[bool, str]:
         if stop():

@@ -164,7 +164,7 @@ def other_settings(
     return tuple(differing_settings)
 
 
-def other_sampling(name: str, value: Any) -> RefusedRequestError:
+def other_sampling(name: str, value: object) -> RefusedRequestError:
     """The refusal of a setting."""
     value_text = reprlib.repr(value)[:100]
     return RefusedRequestError(

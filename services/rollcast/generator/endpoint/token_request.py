@@ -122,7 +122,7 @@ def generated_body(turn_answer: TurnAnswer, name: str, model: str) -> dict[str, 
     return response_body
 
 
-def _are_tokens(token_ids: Any) -> bool:
+def _are_tokens(token_ids: object) -> bool:
     """Whether it is a list of token ids, of any length that a body may have."""
     # By exact type: True is an int in Python.
     if not isinstance(token_ids, list) or not token_ids or set(map(type, token_ids)) != {int}:

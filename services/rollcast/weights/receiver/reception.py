@@ -26,7 +26,7 @@ from rollcast.weights.receiver.weight_engine import (
     ReceiveState,
     WeightEngine,
 )
-from rollcast.wire import weights_pb2
+from rollcast.wire import rollout_pb2, weights_pb2
 from rollcast.wire.version import PolicyVersion
 
 Result = TypeVar("Result")
@@ -200,7 +200,7 @@ class Reception:
         return pause_seconds
 
     def _failure_message(
-        self, state: ReceiveState, version: Any = None
+        self, state: ReceiveState, version: rollout_pb2.PolicyVersion | None = None
     ) -> weights_pb2.FromGenerator:
         # The receiver is in no group until the next join, so nothing may be claimed.
         self.joined = False

@@ -8,15 +8,18 @@ member until then.
 
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rollcast.weights.transport.errors import GroupError
+
+if TYPE_CHECKING:
+    from torch.distributed import Store  # type: ignore[attr-defined]
 
 MAX_POLL_SECONDS = 0.05
 
 
 def meet(
-    store: Any, *, rank: int, world_size: int, deadline: float, abandoned: threading.Event
+    store: "Store", *, rank: int, world_size: int, deadline: float, abandoned: threading.Event
 ) -> None:
     """Return when all ranks are here. `deadline`: monotonic seconds. Raises GroupError."""
     keys = [f"here/{peer_rank}" for peer_rank in range(world_size)]
