@@ -174,7 +174,12 @@ class LocalServices:
 
         ending = supervisor.run(ready)
         if ending is Doing.FINISHED and (reason := early_end(folder)) is not None:
-            self.view.report(f"`stop_when` ended the run: {reason}")
+            from rollcast.curves.best_checkpoint import best_of_folder  # scipy is not needed before
+
+            best = best_of_folder(folder)
+            self.view.report(
+                f"`stop_when` ended the run: {reason}" + ("" if best is None else f". {best}")
+            )
         tick(supervisor.doing)
         return ending
 

@@ -57,7 +57,7 @@ from rollcast.trainer.learner.learner import Learner
 from rollcast.trainer.learner.model import stage_shard, weight_specs
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.reading import read_policy, read_reference, read_teacher
-from rollcast.trainer.learner.saving import CheckpointSaver
+from rollcast.trainer.learner.saving import CheckpointSaver, ChooseBest
 from rollcast.trainer.learner.step_sums import UpdateStats
 from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
 from rollcast.weights.plan.shards import shard_buckets
@@ -138,8 +138,13 @@ class LearnerGroup:
         """This rank's rows of the versions that are published. Only the first replica's ranks have
         any."""
         location = checkpoint_place(config.run_folder, config.trainer.checkpoints)
+        self.choose_best: ChooseBest = lambda names: ()
+        """Rank 0 of a run sets what chooses the older checkpoints that stay."""
         self.saver = CheckpointSaver(
-            learner, storage_at(location), keep=config.trainer.keep_checkpoints
+            learner,
+            storage_at(location),
+            keep=config.trainer.keep_checkpoints,
+            choose_best=lambda names: self.choose_best(names),
         )
         self.sender = CommandSender(self.ranks.store, self.ranks.world_size)
         self._lane_sender = CommandSender(self.ranks.lane_store, self.ranks.num_shards)
