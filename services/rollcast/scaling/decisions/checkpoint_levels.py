@@ -53,9 +53,12 @@ class CheckpointLevels:
         winners = np.argmax(self.draws, axis=1)
         return np.asarray(np.bincount(winners, minlength=len(self.steps)) / len(self.draws))
 
-    def interval(self) -> Array:
-        """(2, m) ends of the 90 % interval of each level."""
-        return np.quantile(self.draws, (0.05, 0.95), axis=0)
+    def level(self, index: int) -> tuple[float, float, float]:
+        """The level of a checkpoint and the ends of its 90 % interval."""
+        low, high = np.quantile(self.draws[:, index], (0.05, 0.95))
+        # A Gaussian process knows no bounds.
+        mean, low, high = np.clip((self.mean[index], low, high), 0.0, 1.0).tolist()
+        return mean, low, high
 
     def chance_above(self, index: int, other: int) -> float:
         """Probability that the level at `index` is above that at `other`."""

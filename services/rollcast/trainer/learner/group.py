@@ -35,7 +35,7 @@ from rollcast.recipe.losses.make import make_loss
 from rollcast.runfolder.files import Place, checkpoint_place, parse_location
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.ending import TrainerEnding
-from rollcast.trainer.learner.adapter_export import AdapterExport
+from rollcast.trainer.learner.adapter_export import make_export
 from rollcast.trainer.learner.batch import (
     MicroBatch,
     Routing,
@@ -52,7 +52,6 @@ from rollcast.trainer.learner.commands import (
     CommandSender,
     RankCommand,
 )
-from rollcast.trainer.learner.export import Export
 from rollcast.trainer.learner.learner import Learner
 from rollcast.trainer.learner.model import stage_shard, weight_specs
 from rollcast.trainer.learner.ranks import Ranks
@@ -376,8 +375,7 @@ class LearnerGroup:
 
     def _export(self, folder: Path) -> None:
         """Rank 0 gathers weight by weight and holds a file of them in host memory."""
-        kind = Export if self.learner.policy.lora is None else AdapterExport
-        export = kind(
+        export = make_export(
             self.learner.policy,
             self.config.model,
             folder,
