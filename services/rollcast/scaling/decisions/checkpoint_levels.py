@@ -120,11 +120,11 @@ def _draw(curve: Curve, position: Array) -> Array:
     log_weights = []
     posteriors = []
     for covariance in _covariances(position):
-        own, cross = covariance[:count, :count], covariance[count:, :count]
+        own = covariance[:count, :count]
         values, vectors = np.linalg.eigh(own * root[:, None] * root)
         values = np.maximum(values, 0.0)
         rotated = vectors.T @ (root * (curve.pass_rate - centre))
-        gain = (cross * root) @ vectors  # (m, n)
+        gain = (covariance[count:, :count] * root) @ vectors  # (m, n)
         variance = values + noise[:, None] ** 2  # (k, n) of the rotated readings, for each noise
         fit = -0.5 * np.sum(rotated**2 / variance + np.log(variance), axis=1)
         log_weights.append(fit + log_noise_weight)
