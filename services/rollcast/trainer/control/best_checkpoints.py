@@ -48,7 +48,11 @@ def best_checkpoints(
         # .0027 below the best of all, with 0.9 .0055; the highest reading .0038.
         chance = levels.chance_above(challenger, worst)
         if chance > 0.6:
-            better, other = candidates[challenger], candidates[worst]
-            log.info("a better checkpoint is kept", version=better, than=other, chance=chance)
+            log.info(
+                "a better checkpoint is kept",
+                version=candidates[challenger],
+                than=candidates[worst],
+                chance=round(chance, 3),
+            )
             best[best.index(worst)] = challenger
     return {candidates[index] for index in best}
