@@ -49,7 +49,8 @@ def test_a_candidate_stays_until_another_is_better_with_the_stated_chance() -> N
     assert best_checkpoints(flat, FIRST, 1, ["1.100", "1.160"]) == {"1.100"}
     assert best_checkpoints(peak_at(200, 200), FIRST, 1, ["1.100", "1.160"]) == {"1.160"}
     # A lucky reading between worse ones does not make it better.
-    rows = [row(step, 0.62 if step == 160 else rate) for step, rate, *_ in peak_at(100, 200)]
+    rows = peak_at(100, 200)
+    rows[16] = row(160, 0.62)
     assert best_checkpoints(rows, FIRST, 1, ["1.100", "1.160"]) == {"1.100"}
 
 

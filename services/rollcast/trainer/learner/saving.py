@@ -46,7 +46,12 @@ class CheckpointSaver:
     """
 
     def __init__(
-        self, learner: Learner, storage: CheckpointStorage, *, keep: int, choose_best: ChooseBest
+        self,
+        learner: Learner,
+        storage: CheckpointStorage,
+        *,
+        keep: int,
+        choose_best: ChooseBest = lambda names: (),
     ) -> None:
         on_gpu = learner.ranks.device.type == "cuda"
         self._learner = learner
