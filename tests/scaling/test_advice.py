@@ -154,20 +154,33 @@ def test_chance_and_gains_are_sums_over_a_fine_forecast_of_the_end(name: str) ->
 
 
 @pytest.mark.parametrize("name", FORECAST)
-def test_continue_turns_to_stop_exactly_at_the_mean_gain(name: str) -> None:
+def test_continue_turns_to_stop_at_the_mean_gain_or_where_the_gain_becomes_unlikely(
+    name: str,
+) -> None:
     """Before another evaluation there is nothing to wait for, so only the two choices are left."""
     forecast = cases()[name]
     now = float(forecast.curve.compute[-1])
     budget = now + 0.9 * evaluation_spacing(forecast)
-    limit = advise(forecast, budget).mean_gain
-    assert limit is not None
-    assert limit > NEGLIGIBLE_GAIN
-    assert advise(forecast, budget, worth=limit * (1 - 1e-9)).kind is AdviceKind.CONTINUE
-    assert advise(forecast, budget, worth=limit).kind is AdviceKind.STOP
+    mean = advise(forecast, budget).mean_gain
+    assert mean is not None
+    assert mean > NEGLIGIBLE_GAIN
+
+    def is_likely(worth: float) -> bool:
+        chance = advise(forecast, budget, worth=worth).chance
+        assert chance is not None
+        return chance >= 0.45
+
+    worths = np.linspace(0.0, 1.2 * mean, 61)
+    kinds = [advise(forecast, budget, worth=float(worth)).kind for worth in worths]
+    expected = [
+        AdviceKind.CONTINUE if worth < mean and is_likely(float(worth)) else AdviceKind.STOP
+        for worth in worths
+    ]
+    assert kinds == expected
+    assert set(kinds) == {AdviceKind.CONTINUE, AdviceKind.STOP}
     for times in (1.5, 4.0):
         further = advise(forecast, times * now).mean_gain
         assert further is not None
-        assert advise(forecast, times * now, worth=further * 0.999).kind is not AdviceKind.STOP
         assert advise(forecast, times * now, worth=further * 1.001).kind is not AdviceKind.CONTINUE
 
 
@@ -270,15 +283,13 @@ def test_each_kind_of_curve_gets_the_advice_that_it_calls_for() -> None:
 
 def test_the_words_of_the_change_name_the_price_at_which_the_advice_flips() -> None:
     going_on = advise(cases()["bent"], 6.0, worth=0.02)
-    assert (going_on.kind, going_on.mean_gain is None) == (AdviceKind.CONTINUE, False)
-    assert (
-        going_on.change
-        == f"If you required a gain above {going_on.mean_gain:.3f}, the advice would be to stop."
-    )
+    assert going_on.kind is AdviceKind.CONTINUE
+    words = going_on.change.removeprefix("If you required a gain above ")
+    limit = float(words.removesuffix(", the advice would be to stop."))
+    assert advise(cases()["bent"], 6.0, worth=limit + 0.001).kind is not AdviceKind.CONTINUE
     stopped = advise(cases()["bent"], 6.0, worth=0.9)
     assert (
-        stopped.change
-        == f"If a gain of {going_on.mean_gain:.3f} were enough, the advice would be to continue."
+        stopped.change == f"If a gain of {limit:.3f} were enough, the advice would be to continue."
     )
 
 
@@ -328,7 +339,7 @@ def test_what_would_change_a_wait_is_said_of_the_limits_that_there_are(
 ) -> None:
     found = WaitPlan(3, 1.0, stop_below, continue_from)
     monkeypatch.setattr("rollcast.scaling.decisions.advice.best_wait", lambda *_: found)
-    asked = advise(cases()["early"], 8.0)
+    asked = advise(cases()["early"], 8.0, worth=advise(cases()["early"], 8.0).mean_gain)
     assert (asked.headline, asked.change) == ("Wait for 3 more evaluations", sentence)
 
 

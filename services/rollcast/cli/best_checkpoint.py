@@ -12,7 +12,7 @@ def print_best(run: Path, *, as_json: bool) -> None:
     """One sentence, a table, and the commands that use the checkpoint. Raises UserError."""
     from rollcast.curves.best_checkpoint import KeptLevels, best_in_words
 
-    kept_levels = KeptLevels.of_folder(run)
+    kept_levels = KeptLevels.from_folder(run)
     levels = kept_levels.levels
     step = levels.steps[levels.best]
     way = kept_levels.kept.way_to(step)

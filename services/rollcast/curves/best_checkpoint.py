@@ -48,7 +48,7 @@ class KeptLevels:
     readings: dict[int, float]
 
     @classmethod
-    def of_folder(cls, folder: Path) -> "KeptLevels":
+    def from_folder(cls, folder: Path) -> "KeptLevels":
         """The kept checkpoints of the run in `folder`.
 
         Raises UserError if there is no evaluation, or no checkpoint on this machine.

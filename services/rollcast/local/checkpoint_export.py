@@ -21,7 +21,7 @@ def export_checkpoint(config: RunConfig, step: int | None, folder: Path) -> int:
     """
     location = checkpoint_place(config.run_folder, config.trainer.checkpoints)
     if step is None:
-        levels = KeptLevels.of_folder(config.run_folder).levels
+        levels = KeptLevels.from_folder(config.run_folder).levels
         step = levels.steps[levels.best]
     version_folders = kept_versions(location)
     versions = [version for version in version_folders if version[1] == step]

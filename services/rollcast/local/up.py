@@ -180,7 +180,7 @@ class LocalServices:
             from rollcast.curves.best_checkpoint import KeptLevels, best_in_words
 
             with suppress(UserError):  # no checkpoint on this machine
-                reason = f"{reason}. {best_in_words(KeptLevels.of_folder(folder).levels)}"
+                reason = f"{reason}. {best_in_words(KeptLevels.from_folder(folder).levels)}"
             self.view.report(f"`stop_when` ended the run: {reason}")
         tick(supervisor.run_state)
         return ending

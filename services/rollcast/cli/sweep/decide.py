@@ -37,7 +37,7 @@ class SweepArm(BaseModel):
 
 
 class SweepQuestion(BaseModel):
-    """Where a sweep stands."""
+    """The present state of a sweep."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -46,7 +46,7 @@ class SweepQuestion(BaseModel):
     end: Annotated[FiniteFloat, Field(gt=0.0)]
     """Compute at which the arms are compared."""
     budget_left: Amount
-    """In whole runs to the end."""
+    """Compute that is left, in whole runs to the end."""
     last: bool = False
     """True: nothing more is run."""
     prior: Path | None = None

@@ -14,8 +14,6 @@ from rollcast.scaling.law.curve import Array
 from rollcast.scaling.sweep.prior import SweepPrior
 from rollcast.scaling.sweep.state import NUM_BINS, BinnedReadings, SweepState, bin_readings
 
-MEAN = 0.35
-"""Pass rate that is expected of a curve of which nothing is known."""
 GRID = (-2.0, -1.0, 0.0, 1.0, 2.0)
 """Standard deviations from the centre of the prior at which scale and scatter are tried."""
 
@@ -37,7 +35,9 @@ class SweepBelief:
         self._num_readings_per_bin = _readings_per_bin(state, readings)
 
         # Points in the order: readings, then every bin of every run, then the arms at the target.
-        num_read, num_runs, num_arms = len(readings.run), len(state.runs), len(self.arms)
+        num_read = len(readings.run)
+        num_runs = len(state.runs)
+        num_arms = len(self.arms)
         runs = np.concatenate(
             [readings.run, np.repeat(np.arange(num_runs), NUM_BINS), np.full(num_arms, -1)]
         )
@@ -45,14 +45,15 @@ class SweepBelief:
         middles = (np.arange(NUM_BINS) + 0.5) / NUM_BINS
         share = np.concatenate([readings.share, np.tile(middles, num_runs), np.ones(num_arms)])
         covariance = _covariance(self._prior, arms, runs, share)
-        mean = np.full(share.size, MEAN)
+        mean = np.full(share.size, prior.mean)
         if num_read:
             noisy = covariance[:num_read, :num_read] + np.diag(_noise(self._prior, readings))
             factor = cho_factor(noisy, lower=True)
             across = covariance[:num_read]
-            mean = mean + across.T @ cho_solve(factor, readings.pass_rate - MEAN)
+            mean = mean + across.T @ cho_solve(factor, readings.pass_rate - prior.mean)
             covariance = covariance - across.T @ cho_solve(factor, across)
-        self._first_bin, self._first_arm = num_read, share.size - num_arms
+        self._first_bin = num_read
+        self._first_arm = share.size - num_arms
         self._posterior = covariance
         self.mean: Array = mean[self._first_arm :]
         self.covariance: Array = covariance[self._first_arm :, self._first_arm :]
@@ -106,7 +107,7 @@ def log_likelihood(prior: SweepPrior, readings: BinnedReadings, arm_of_run: np.n
     covariance = _covariance(prior, arm_of_run[readings.run], readings.run, readings.share)
     covariance[np.diag_indices_from(covariance)] += _noise(prior, readings)
     factor = cholesky(covariance, lower=True)
-    normed = solve_triangular(factor, readings.pass_rate - MEAN, lower=True)
+    normed = solve_triangular(factor, readings.pass_rate - prior.mean, lower=True)
     log_density = -0.5 * normed @ normed - np.log(np.diag(factor)).sum()
     return float(log_density - 0.5 * normed.size * np.log(2.0 * np.pi))
 
@@ -127,7 +128,7 @@ def adjust(prior: SweepPrior, scale: float, reading: float) -> SweepPrior:
 
 def _fit(prior: SweepPrior, readings: BinnedReadings, arm_of_run: np.ndarray) -> SweepPrior:
     """The scale and scatter of this sweep."""
-    # Two readings tell nothing about either.
+    # Two readings say nothing about either.
     if len(readings.run) < 3:
         return prior
     candidates = []

@@ -1,4 +1,4 @@
-"""The next slice of a sweep goes where it is expected to improve the choice most.
+"""The next slice of a sweep is given to the run that is expected to improve the choice most.
 
 Knowledge gradient (Frazier, Powell, Dayanik 2009, https://doi.org/10.1287/ijoc.1080.0314): after
 further slices of a run the means of all arms shift, by amounts whose distribution is known before.
@@ -56,7 +56,7 @@ class SweepDecision:
 def decide(state: SweepState, prior: SweepPrior) -> SweepDecision:
     """The outlook of every arm, and the most valuable next slices. Deterministic."""
     belief = SweepBelief(state, prior)
-    # 0.005 is the standard error of a chance of one half from so many draws, at most.
+    # A chance has a standard error of 0.005 at most.
     draws = belief.draws(10_000)
     chance = np.bincount(draws.argmax(axis=1), minlength=len(belief.arms)) / len(draws)
     low, high = np.quantile(draws, (0.05, 0.95), axis=0)

@@ -1,4 +1,4 @@
-"""What is believed of a sweep before its readings: how arms of one experiment differ and drift.
+"""Beliefs about a sweep before its readings: how arms of one experiment differ and drift.
 
 `python -m benchmarks.world_prior` learns the numbers by maximum likelihood from sweeps of other
 groups; the file is that of `rollcast fit --prior`, under the key `sweep`.
@@ -19,8 +19,8 @@ class SweepPrior:
     With w = ln(1 + t / time_scale) / ln(1 + 1 / time_scale) for the share t of the target, a curve
     is the sum of three parts, one of all arms, one of the arm, one of the seed:
 
-        level + path B(w) + trend w,   B a Brownian motion: what was gained says nothing of what
-                                       comes, the trend carries what does
+        level + path B(w) + trend w,   B a Brownian motion: its gains so far say nothing of later
+                                       ones, those of the trend do
     """
 
     time_scale: float
@@ -37,12 +37,14 @@ class SweepPrior:
     """Natural logarithm: how much the differences between arms vary from sweep to sweep."""
     log_reading: float
     """Natural logarithm: how much the scatter of readings does."""
+    mean: float = 0.35
+    """Pass rate of a curve of which nothing is known; levels scatter about it by .2."""
     seed_path: float = 0.02
     """Three runs of one recipe end within .02 of one another (section 3 of arXiv 2510.13786)."""
 
 
 def read_sweep_prior(path: Path) -> SweepPrior:
-    """The numbers in the file, or the built-in ones if it has none of sweeps.
+    """The numbers in the file, or the built-in ones if it says nothing of sweeps.
 
     Raises ValueError, one sentence: no such file, no JSON, an unknown field, a bad value.
     """
@@ -66,11 +68,12 @@ def _parse(where: str, numbers: Any) -> SweepPrior:
     names = [field.name for field in fields(SweepPrior)]
     if not isinstance(numbers, dict) or not set(numbers) <= set(names):
         raise ValueError(f"{where}: sweep: give an object with the fields {', '.join(names)}.")
+    # Two have a default: no curve that the others are learned from repeats a seed.
+    known = {"mean": SweepPrior.mean, "seed_path": SweepPrior.seed_path, **numbers}
     for name in names:
-        # `seed_path` has a default: the curves that the numbers are learned from repeat no seed.
-        value: Any = numbers.get(name, SweepPrior.seed_path if name == "seed_path" else None)
+        value: Any = known.get(name)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         # Pass rates and logarithms of ratios: 100 would be no belief about either. NaN is refused.
         if not is_number or not 0.0 < value < 100.0:
             raise ValueError(f"{where}: sweep.{name} {str(value)[:80]}: give a number above 0.")
-    return SweepPrior(**numbers)
+    return SweepPrior(**known)

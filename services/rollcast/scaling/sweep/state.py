@@ -37,7 +37,7 @@ class SweepState:
 
     @property
     def arms(self) -> list[str]:
-        """Their names, in the order of their first runs."""
+        """Names of the arms, in the order of their first runs."""
         return list(dict.fromkeys(run.arm for run in self.runs))
 
 
@@ -53,7 +53,7 @@ class BinnedReadings(NamedTuple):
     num_averaged: Array
     """(n,) readings in each mean."""
     variance: Array
-    """(n,) mean of the readings' squared standard errors, 0 where none is known."""
+    """(n,) mean of the readings' squared standard errors, 0 if they are unknown."""
 
 
 def bin_readings(state: SweepState) -> BinnedReadings:
