@@ -175,9 +175,8 @@ def choose_variants(base: RunConfig, without: str | None, recipes: str | None) -
 
     Raises UserError for a name that is not known, or a part that the base does not have.
     """
-    from rollcast.cli.shipped_recipes import find_recipe, is_shipped
     from rollcast.local.ablation import WHOLE, Variant
-    from rollcast.local.ablation_parts import PARTS, find_part, transplant_recipe
+    from rollcast.local.ablation_parts import PARTS, find_part
 
     if without is None and recipes is None:
         without = EVERY_PART
@@ -198,16 +197,33 @@ def choose_variants(base: RunConfig, without: str | None, recipes: str | None) -
         )
         for component in parts
     ]
-    for name in _names(recipes):
-        recipe_file = find_recipe(name)
-        change = transplant_recipe(
-            recipe_file.recipe, base.recipe, is_published=is_shipped(recipe_file)
-        )
-        variants.append(Variant(recipe_file.name, f"the recipe {recipe_file.name}", change))
+    variants += recipe_variants(base, _names(recipes))
     names = [variant.name for variant in variants]
     if not variants or len({*names, WHOLE}) != len(names) + 1:
         raise UserError("--without, --recipe: name at least one part or recipe, and each once")
     return variants
+
+
+def recipe_variants(base: RunConfig, names: Sequence[str]) -> list[Variant]:
+    """Whole recipes, shipped or run files, on the task and size of the base.
+
+    Raises UserError for a name that is not known.
+    """
+    from rollcast.cli.shipped_recipes import find_recipe, is_shipped
+    from rollcast.local.ablation import Variant
+    from rollcast.local.ablation_parts import transplant_recipe
+
+    recipe_files = [find_recipe(name) for name in names]
+    return [
+        Variant(
+            recipe_file.name,
+            f"the recipe {recipe_file.name}",
+            transplant_recipe(
+                recipe_file.recipe, base.recipe, is_published=is_shipped(recipe_file)
+            ),
+        )
+        for recipe_file in recipe_files
+    ]
 
 
 def settings_left_behind(

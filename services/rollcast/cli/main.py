@@ -25,6 +25,7 @@ from rollcast.cli import (
 from rollcast.cli.once import OnceCommand
 from rollcast.cli.output import OutputError, discard_output, tell_output_apart
 from rollcast.cli.plan import batch, budget, devices, evaluation, memory, runs, sizes
+from rollcast.cli.sweep import app as sweep
 from rollcast.config.errors import EXIT_FAILED, UserError
 from rollcast.config.printable import printable
 
@@ -91,6 +92,7 @@ app.command(cls=OnceCommand)(backtest.backtest)
 app.command()(ablate.ablate)
 app.add_typer(recipe.app, name="recipe")
 app.add_typer(plan, name="plan")
+app.add_typer(sweep.app, name="sweep")
 app.add_typer(model.app, name="model")
 app.add_typer(config.app, name="config")
 for name in SERVICE_EXAMPLES:

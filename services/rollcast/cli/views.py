@@ -277,7 +277,7 @@ class LivePicture:
                 return f"{word} for {figures.duration(now_seconds - self._began_at)}"
             case Doing.STOPPING:
                 return f"stopping for {figures.duration(now_seconds - self._since)}"
-            case Doing.FINISHED | Doing.STOPPED:
+            case Doing.FINISHED | Doing.STOPPED | Doing.PAUSED:
                 return f"{self._doing} after {figures.duration(now_seconds - self._began_at)}"
 
 

@@ -51,6 +51,10 @@ class RunDeadlineError(RuntimeError):
     """The run took longer than it may."""
 
 
+class RunPausedError(RuntimeError):
+    """Raised by a view's `tick`: the run stops in order, with a checkpoint, to be resumed later."""
+
+
 def run_locally(
     config: RunConfig,
     *,
@@ -61,7 +65,8 @@ def run_locally(
     monitor: bool = False,
     most_seconds: float | None = None,
 ) -> Doing:
-    """Check, start, supervise, stop; returns FINISHED, or STOPPED after an interrupt.
+    """Check, start, supervise, stop; returns FINISHED, STOPPED after an interrupt, or PAUSED if the
+    view asked for it.
 
     `step`: of the kept checkpoint to go on from; None = the newest. `news`: first lines of the
     view. `monitor`: start a Prometheus as well. Raises UserError for every mistake that the user
@@ -172,7 +177,10 @@ class LocalServices:
             if service.spec.name == "redis":
                 wait_for_embedded(config.redis, service, asked_to_stop=supervisor.asked_to_stop)
 
-        ending = supervisor.run(ready)
+        try:
+            ending = supervisor.run(ready)
+        except RunPausedError:
+            return Doing.STOPPED if supervisor.asked_to_stop() else Doing.PAUSED
         if ending is Doing.FINISHED and (reason := early_end(folder)) is not None:
             self.view.report(f"`stop_when` ended the run: {reason}")
         tick(supervisor.doing)

@@ -1,0 +1,1 @@
+"""`rollcast sweep`: many recipes, one budget."""

@@ -1,0 +1,112 @@
+"""The runs of a sweep on this machine: each is `rollcast up` until its slice is over, and `rollcast
+up --resume` for the next slice.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rollcast.config.errors import UserError
+from rollcast.curves.axis import make_curve, without_start_up
+from rollcast.curves.sources.run_folder import history_of_folder
+from rollcast.local.ablation import PlannedRun, check_folder
+from rollcast.local.checks import disk
+from rollcast.local.checks.check import Start
+from rollcast.local.devices import num_devices, usable_gpus, with_gpus
+from rollcast.local.status import RunStatus
+from rollcast.local.supervisor import Doing, ServiceLostError
+from rollcast.local.sweep.ledger import SliceOutcome
+from rollcast.local.up import RunDeadlineError, RunPausedError, View, run_locally
+from rollcast.runfolder.files import COMPUTE, EVALUATIONS, STEPS
+from rollcast.runfolder.folder import has_history
+from rollcast.runfolder.sweep_records import SliceEnding
+from rollcast.scaling.law.curve import Curve
+
+MakeView = Callable[[PlannedRun, Callable[[RunStatus], None]], View]
+"""The view of a run that calls back with its state some times a second."""
+
+
+@dataclass(slots=True)
+class _SliceWatch:
+    """Notes when the run makes its first step, and when it is asked to pause."""
+
+    is_over: Callable[[], bool]
+    began: float = field(default_factory=time.monotonic)
+    stepped: float | None = None
+    asked: float | None = None
+    next_look: float = 0.0
+
+    def look(self, status: RunStatus) -> None:
+        """Raises RunPausedError when the slice is over."""
+        now_seconds = time.monotonic()
+        if self.stepped is None and status.is_started:
+            self.stepped = now_seconds
+        if now_seconds < self.next_look:
+            return
+        self.next_look = now_seconds + 1.0
+        if self.is_over():
+            self.asked = now_seconds
+            raise RunPausedError
+
+
+class LocalRuns:
+    def __init__(self, make_view: MakeView) -> None:
+        self._make_view = make_view
+        self._curves: dict[Path, tuple[int, Curve | None]] = {}
+
+    def devices(self, item: PlannedRun) -> int:
+        config = item.config
+        gpus = usable_gpus()[: config.local.gpus]
+        return num_devices(with_gpus(config.local, gpus), config.generator)
+
+    def curve(self, item: PlannedRun) -> Curve | None:
+        """Read again when the run has written a further evaluation."""
+        folder = item.config.run_folder
+        try:
+            size = (folder / EVALUATIONS).stat().st_size
+        except OSError:
+            return None
+        if folder not in self._curves or self._curves[folder][0] != size:
+            self._curves[folder] = (size, _read_curve(folder))
+        return self._curves[folder][1]
+
+    def last_sign(self, item: PlannedRun) -> float:
+        paths = [item.config.run_folder / name for name in (COMPUTE, STEPS, EVALUATIONS)]
+        return max((path.stat().st_mtime for path in paths if path.exists()), default=0.0)
+
+    def run_slice(
+        self, item: PlannedRun, is_over: Callable[[], bool], most_seconds: float
+    ) -> SliceOutcome:
+        config = item.config
+        watch = _SliceWatch(is_over)
+        error = None
+        try:
+            check_folder(config.run_folder, config, resume=True)
+            doing = run_locally(
+                config,
+                resume=has_history(config.run_folder),
+                view=self._make_view(item, watch.look),
+                most_seconds=most_seconds,
+            )
+            ending = SliceEnding.INTERRUPTED if doing is Doing.STOPPED else SliceEnding.PAUSED
+        except (UserError, ServiceLostError, RunDeadlineError, OSError) as failure:
+            disk.check(Start(config))  # a full disk is no fault of the arm
+            ending = SliceEnding.FAILED
+            error = str(failure)
+        ended = time.monotonic()
+        return SliceOutcome(
+            ending,
+            None if watch.stepped is None else watch.stepped - watch.began,
+            None if watch.asked is None else ended - watch.asked,
+            error,
+        )
+
+
+def _read_curve(folder: Path) -> Curve | None:
+    """None before the first evaluation after the first step."""
+    try:
+        history, _, _ = history_of_folder(folder, None)
+        return make_curve(history, without_start_up)[1]
+    except ValueError:
+        return None
