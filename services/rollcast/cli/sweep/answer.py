@@ -65,7 +65,7 @@ class SweepAnswer:
             "budget": terms.budget,
             "spent": choice.spent,
             "learned": learned,
-            "pause": {"count": ledger.num_pauses, "each": ledger.pause_device_hours},
+            "pause": {"count": ledger.num_pauses, "each": ledger.pause_device_hours()},
             "all_whole": whole,
             "saved": max(0.0, whole - choice.spent),
             "chosen": None if best is None else best.arm,

@@ -65,10 +65,10 @@ def _picture(answer: dict[str, Any]) -> str:
     highest = max([rate for _, rate in points] + [level["q95"] for level in levels], default=1.0)
 
     def x(compute: float) -> float:
-        return round(40 + (WIDTH - 220) * min(compute / target, 1.05), 1)
+        return round(40 + (WIDTH - 220) * min(compute / float(target), 1.05), 1)
 
     def y(rate: float) -> float:
-        return round(HEIGHT - 30 - (HEIGHT - 50) * rate / max(highest, 0.01), 1)
+        return round(HEIGHT - 30 - (HEIGHT - 50) * rate / max(float(highest), 0.01), 1)
 
     parts = [
         f'<line class="axis" x1="40" y1="{y(rate)}" x2="{x(target)}" y2="{y(rate)}"/>'

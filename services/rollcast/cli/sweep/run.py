@@ -82,12 +82,15 @@ def _interrupt(*_: object) -> None:
 def _run_locally(sweep: PlannedSweep) -> dict[str, Any] | None:
     """The answer; None if the sweep was interrupted."""
     from rollcast.cli.set_view import RunLines
+    from rollcast.local.ablation import check_folder
     from rollcast.local.sweep.ledger import SweepLedger
     from rollcast.local.sweep.local_runs import LocalRuns
 
     def make_view(item: PlannedRun, look: Callable[[RunStatus], None]) -> View:
         return RunLines(item.config.run, lambda line: print(line, flush=True), look)
 
+    for item in sweep.planned:
+        check_folder(item.config.run_folder, item.config, resume=True)
     ledger = SweepLedger.open(sweep.folder)
     return steer(sweep, LocalRuns(make_view), ledger)
 

@@ -5,6 +5,7 @@ the next one closes it. What the runs have learned is in their own folders.
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -82,12 +83,14 @@ class SweepLedger:
     def num_pauses(self) -> int:
         return sum(line.stop_device_hours is not None for line in self.lines)
 
-    @property
-    def pause_device_hours(self) -> float:
+    def pause_device_hours(self, new_starts: Sequence[float] = ()) -> float:
         """Measured cost of pausing one run and resuming another: from the request to stop to the
         first step after the start. 0 before the first start.
+
+        `new_starts`: of slices that have not ended.
         """
         starts = [line.start_device_hours for line in self.lines if line.start_device_hours]
+        starts += new_starts
         stops = [line.stop_device_hours for line in self.lines if line.stop_device_hours]
         return sum(median(costs) for costs in (starts, stops) if costs)
 

@@ -10,13 +10,14 @@ from pathlib import Path
 from rollcast.config.errors import UserError
 from rollcast.curves.axis import make_curve, without_start_up
 from rollcast.curves.sources.run_folder import history_of_folder
-from rollcast.local.ablation import PlannedRun, check_folder
+from rollcast.local.ablation import PlannedRun
 from rollcast.local.checks import disk
 from rollcast.local.checks.check import Start
 from rollcast.local.devices import num_devices, usable_gpus, with_gpus
 from rollcast.local.status import RunStatus
 from rollcast.local.supervisor import Doing, ServiceLostError
 from rollcast.local.sweep.ledger import SliceOutcome
+from rollcast.local.sweep.loop import IsOver
 from rollcast.local.up import RunDeadlineError, RunPausedError, View, run_locally
 from rollcast.runfolder.files import COMPUTE, EVALUATIONS, STEPS
 from rollcast.runfolder.folder import has_history
@@ -31,11 +32,15 @@ MakeView = Callable[[PlannedRun, Callable[[RunStatus], None]], View]
 class _SliceWatch:
     """Notes when the run makes its first step, and when it is asked to pause."""
 
-    is_over: Callable[[], bool]
+    is_over: IsOver
     began: float = field(default_factory=time.monotonic)
     stepped: float | None = None
     asked: float | None = None
     next_look: float = 0.0
+
+    @property
+    def start_seconds(self) -> float | None:
+        return None if self.stepped is None else self.stepped - self.began
 
     def look(self, status: RunStatus) -> None:
         """Raises RunPausedError when the slice is over."""
@@ -45,7 +50,7 @@ class _SliceWatch:
         if now_seconds < self.next_look:
             return
         self.next_look = now_seconds + 1.0
-        if self.is_over():
+        if self.is_over(self.start_seconds):
             self.asked = now_seconds
             raise RunPausedError
 
@@ -75,14 +80,11 @@ class LocalRuns:
         paths = [item.config.run_folder / name for name in (COMPUTE, STEPS, EVALUATIONS)]
         return max((path.stat().st_mtime for path in paths if path.exists()), default=0.0)
 
-    def run_slice(
-        self, item: PlannedRun, is_over: Callable[[], bool], most_seconds: float
-    ) -> SliceOutcome:
+    def run_slice(self, item: PlannedRun, is_over: IsOver, most_seconds: float) -> SliceOutcome:
         config = item.config
         watch = _SliceWatch(is_over)
         error = None
         try:
-            check_folder(config.run_folder, config, resume=True)
             doing = run_locally(
                 config,
                 resume=has_history(config.run_folder),
@@ -97,7 +99,7 @@ class LocalRuns:
         ended = time.monotonic()
         return SliceOutcome(
             ending,
-            None if watch.stepped is None else watch.stepped - watch.began,
+            watch.start_seconds,
             None if watch.asked is None else ended - watch.asked,
             error,
         )

@@ -17,6 +17,9 @@ from rollcast.local.sweep.ledger import SliceOutcome, SweepLedger
 from rollcast.runfolder.sweep_records import SliceEnding, SweepLine
 from rollcast.scaling.law.curve import Curve
 
+IsOver = Callable[[float | None], bool]
+"""Given the seconds from the start to the first step, None before it: whether the slice is over."""
+
 
 class ArmPlace(Protocol):
     """Where the runs of a sweep train: this machine, or a cluster."""
@@ -30,9 +33,7 @@ class ArmPlace(Protocol):
     def last_sign(self, item: PlannedRun) -> float:
         """Unix seconds of the last trace of work that the run left; 0 without any."""
 
-    def run_slice(
-        self, item: PlannedRun, is_over: Callable[[], bool], most_seconds: float
-    ) -> SliceOutcome:
+    def run_slice(self, item: PlannedRun, is_over: IsOver, most_seconds: float) -> SliceOutcome:
         """Start or resume the run, ask `is_over` about once a second, then pause it.
 
         Raises UserError if no other run could train here either, such as on a full disk.
@@ -49,11 +50,13 @@ class SweepLoop:
         *,
         report: Callable[[str], None],
         on_choice: Callable[[SweepChoice], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`on_choice`: called with each choice, once the ledger has it."""
+        """`on_choice`: called with each choice, once the ledger has it. `clock`: seconds."""
         self.terms = terms
         self.place = place
         self.ledger = ledger
+        self.clock = clock
         self._runs = {item.config.run: item for item in planned}
         self._report = report
         self._on_choice = on_choice
@@ -72,15 +75,21 @@ class SweepLoop:
             choice = next_choice
         return choice
 
-    def choose(self, running_device_hours: float = 0.0) -> SweepChoice:
-        """`running_device_hours`: of the slice that has not ended."""
+    def choose(
+        self, running_device_hours: float = 0.0, pause_device_hours: float | None = None
+    ) -> SweepChoice:
+        """`running_device_hours`: of the slice that has not ended. `pause_device_hours`: with the
+        start of that slice; None = as the ledger has it.
+        """
+        if pause_device_hours is None:
+            pause_device_hours = self.ledger.pause_device_hours()
         curves = {run: self.place.curve(item) for run, item in self._runs.items()}
         choice = choose(
             self.terms,
             [item for run, item in self._runs.items() if self.ledger.failure(run) is None],
             {run: curve for run, curve in curves.items() if curve is not None},
             spent_device_hours=self.ledger.device_hours + running_device_hours,
-            pause_device_hours=self.ledger.pause_device_hours,
+            pause_device_hours=pause_device_hours,
         )
         self.ledger.append(
             SweepLine(
@@ -115,7 +124,9 @@ class SweepLoop:
             is_final = self.ledger.failure(run) is not None
             fate = "left out of the sweep" if is_final else "it is tried again once"
             self._report(f"{run} failed: {outcome.error}; {fate}")
-        return current.next_choice or self.choose()
+        if current.next_choice is None or current.next_choice.run is None:
+            return self.choose()  # with the pause's cost
+        return current.next_choice
 
     def _close_lost_slice(self) -> None:
         """Count a slice in which the sweep was killed until the last sign of its run."""
@@ -137,7 +148,8 @@ class _Slice:
         self._item = item
         self._goal = goal
         self._devices = devices
-        self._began = time.monotonic()
+        self._began = loop.clock()
+        self._begin_compute = self._compute()
         self.next_choice: SweepChoice | None = None
         """The choice that ended the slice, if one did."""
         self.error: Exception | None = None
@@ -145,17 +157,24 @@ class _Slice:
 
     @property
     def device_hours(self) -> float:
-        return (time.monotonic() - self._began) * self._devices / SECONDS_PER_HOUR
+        return self._device_hours(self._loop.clock() - self._began)
 
-    def is_over(self) -> bool:
-        """Whether the run is to be paused: another one is chosen, or the budget is spent."""
-        if self._loop.ledger.device_hours + self.device_hours >= self._loop.terms.budget:
+    def is_over(self, start_seconds: float | None) -> bool:
+        """Whether the run is to be paused: another one is chosen, or the budget is spent.
+
+        `start_seconds`: from the start to the first step; None before it.
+        """
+        loop = self._loop
+        if loop.ledger.device_hours + self.device_hours >= loop.terms.budget:
             return True
-        curve = self._loop.place.curve(self._item)
-        if curve is None or curve.compute[-1] < REACHED * self._goal:
+        starts = [] if start_seconds is None else [self._device_hours(start_seconds)]
+        pause_device_hours = loop.ledger.pause_device_hours(starts)
+        least = loop.terms.min_slice_pauses * pause_device_hours
+        goal = max(self._goal, min(self._begin_compute + least, loop.terms.target))
+        if self._compute() < REACHED * goal:
             return False
         try:
-            choice = self._loop.choose(self.device_hours)
+            choice = loop.choose(self.device_hours, pause_device_hours)
         except Exception as error:
             self.error = error
             return True
@@ -164,3 +183,10 @@ class _Slice:
             return False
         self.next_choice = choice
         return True
+
+    def _compute(self) -> float:
+        curve = self._loop.place.curve(self._item)
+        return 0.0 if curve is None else float(curve.compute[-1])
+
+    def _device_hours(self, seconds: float) -> float:
+        return seconds * self._devices / SECONDS_PER_HOUR
