@@ -36,18 +36,19 @@ def draw_sweep(answer: dict[str, Any], path: Path) -> None:
             above = level["q95"] - level["mean"]
             look = {"fmt": marker, "color": colour, "capsize": 3}
             levels.errorbar([number], [level["mean"]], yerr=[[below], [above]], **look)
-    unit = answer["unit"]
+    unit = answer["unit"].replace("_", "-")
     curves.axvline(answer["target"], color=GREY, lw=1.0, ls="-.")
     curves.set(xlabel=f"compute ({unit}), start-ups left out", ylabel="pass rate")
     curves.set_title("Readings; dash-dotted: the target", fontsize=10, loc="left")
     levels.set_title("Level at the target, 90 %", fontsize=10, loc="left")
+    levels.set_xlim(-0.5, len(arms) - 0.5)
     levels.set_xticks([])
     heading = f"No arm is chosen: {answer['reason']}."
     if answer["chosen"] is not None:
         heading = (
             f"{answer['chosen']} is the best at {amount(answer['target'])} {unit} with a chance "
-            f"of {answer['chance']:.2f}, after {amount(answer['spent'])} of "
-            f"{amount(answer['all_whole'])} {unit} that all runs take."
+            f"of {answer['chance']:.2f}, after {amount(answer['spent'])} of the "
+            f"{amount(answer['all_whole'])} {unit} that all runs would take."
         )
     write_heading(figure, [heading])
     if len(arms) <= MOST_LABELLED:

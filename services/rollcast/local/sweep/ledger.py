@@ -42,7 +42,8 @@ class SweepLedger:
 
     def append(self, line: SweepLine) -> None:
         """Raises UserError if the disk refuses."""
-        append_line(self.path, as_json(line), go_on="the same command")
+        values = {name: value for name, value in as_json(line).items() if value is not None}
+        append_line(self.path, values, go_on="the same command")
         self.lines.append(line)
 
     def begin(self, run: str, goal: float) -> None:

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rollcast.config.errors import UserError
+from rollcast.config.run import RunConfig
 from rollcast.curves.axis import make_curve, without_start_up
 from rollcast.curves.sources.run_folder import history_of_folder
 from rollcast.local.ablation import PlannedRun
 from rollcast.local.checks import disk
 from rollcast.local.checks.check import Start
 from rollcast.local.devices import num_devices, usable_gpus, with_gpus
+from rollcast.local.model_name import weight_bytes
 from rollcast.local.status import RunStatus
 from rollcast.local.supervisor import Doing, ServiceLostError
 from rollcast.local.sweep.ledger import SliceOutcome
@@ -93,7 +95,7 @@ class LocalRuns:
             )
             ending = SliceEnding.INTERRUPTED if doing is Doing.STOPPED else SliceEnding.PAUSED
         except (UserError, ServiceLostError, RunDeadlineError, OSError) as failure:
-            disk.check(Start(config))  # a full disk is no fault of the arm
+            _check_disk(config)
             ending = SliceEnding.FAILED
             error = str(failure)
         ended = time.monotonic()
@@ -103,6 +105,15 @@ class LocalRuns:
             None if watch.asked is None else ended - watch.asked,
             error,
         )
+
+
+def _check_disk(config: RunConfig) -> None:
+    """Raises UserError if the disk has no room for the run, which is no fault of the arm."""
+    try:
+        weight_bytes(config.model.path)
+    except UserError:  # a model that is not there is one
+        return
+    disk.check(Start(config))
 
 
 def _read_curve(folder: Path) -> Curve | None:
