@@ -15,13 +15,14 @@ from rollcast.cli import report
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rollcast.config.recipe import Recipe
     from rollcast.config.run import RunConfig
     from rollcast.local.ablation import PlannedRun, Variant
     from rollcast.runfolder.outcomes import RunRecord
 
+    ValuesOfRun = Callable[[PlannedRun], dict[str, Any]]
 EVERY_PART = "all"
 OF_THE_RUN = (
     "run",
@@ -316,32 +317,36 @@ def conclude_set(
     return EXIT_GIVEN_UP if failed_records else 0
 
 
-def write_values_files(planned: Sequence[PlannedRun], folder: Path) -> list[str]:
+def write_values_files(
+    planned: Sequence[PlannedRun], folder: Path, more_values: ValuesOfRun | None = None
+) -> list[str]:
     """One YAML file for each run, to be given to helm with -f: under `config` the settings of the
-    run itself. Folders, addresses, ports and credentials are the chart's, which refuses them here.
-    Returns the paths."""
+    run itself, with the `more_values` of the run. Folders, addresses, ports and credentials are the
+    chart's, which refuses them here. Returns the paths."""
     import yaml
 
     paths = []
     for item in planned:
         path = folder / f"{item.config.run}.yaml"
-        text = yaml.safe_dump(
-            {
-                "config": _drop_chart_settings(
-                    item.config.model_dump(mode="json", include=set(OF_THE_RUN))
-                )
-            },
-            sort_keys=False,
-        )
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"# {item.config.run}: {item.variant.description}\n{text}")
-        except OSError as error:
-            raise UserError(
-                f"--write-values {folder}: cannot be written ({error.strerror}); choose another"
-            ) from None
+        settings = item.config.model_dump(mode="json", include=set(OF_THE_RUN))
+        values = {"config": _drop_chart_settings(settings)}
+        if more_values is not None:
+            values |= more_values(item)
+        text = yaml.safe_dump(values, sort_keys=False)
+        write_values(path, f"# {item.config.run}: {item.variant.description}\n{text}")
         paths.append(str(path))
     return paths
+
+
+def write_values(path: Path, text: str) -> None:
+    """Raises UserError if it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    except OSError as error:
+        raise UserError(
+            f"folder {path.parent}: cannot be written ({error.strerror}); choose another"
+        ) from None
 
 
 def _drop_chart_settings(settings: dict[str, Any]) -> dict[str, Any]:

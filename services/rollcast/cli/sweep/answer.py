@@ -166,7 +166,7 @@ class SweepAnswer:
         return f"a slice of {choice.run.variant.name} is expected to change the choice more"
 
     def _go_on(self, arm: str, curves: dict[str, Curve]) -> str | None:
-        """The command that continues the arm's furthest run."""
+        """The command that continues the arm's furthest run; None without one on this machine."""
         from rollcast.runfolder.files import UP_FILE
 
         runs = [
@@ -174,6 +174,7 @@ class SweepAnswer:
             for item in self._sweep.planned
             if item.variant.name == arm and item.config.run in curves
         ]
+        runs = [item for item in runs if (item.config.run_folder / UP_FILE).exists()]
         if not runs:
             return None
         furthest = max(runs, key=lambda item: float(curves[item.config.run].compute[-1]))

@@ -3,7 +3,7 @@
 import typer
 
 from rollcast.cli.once import OnceCommand
-from rollcast.cli.sweep import run
+from rollcast.cli.sweep import run, values
 
 app = typer.Typer(
     help="Spend one budget on many recipes: the forecast says which of them goes on.",
@@ -11,3 +11,4 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command(cls=OnceCommand)(run.run)
+app.command(cls=OnceCommand)(values.values)

@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 def run(
     file: Annotated[Path, typer.Argument(metavar="SWEEP_FILE", help="sweep file")],
     *,
+    cluster: Annotated[
+        bool,
+        typer.Option(
+            "--cluster", help="in the Job of `rollcast sweep values`: the runs are releases"
+        ),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="print JSON; what happens goes to standard error")
     ] = False,
@@ -45,6 +51,7 @@ def run(
     rollcast sweep run sweep.yaml --json --plot sweep.svg
     """
     from rollcast.cli.sweep.arms import plan_sweep
+    from rollcast.cli.sweep.values import load_plan
     from rollcast.cli.up import EXIT_GIVEN_UP, EXIT_INTERRUPTED
     from rollcast.runfolder.folder import lock_folder
 
@@ -52,10 +59,10 @@ def run(
     with ExitStack() as stack:
         if as_json:
             stack.enter_context(redirect_stdout(sys.stderr))
-        sweep = plan_sweep(file)
+        sweep = load_plan(file) if cluster else plan_sweep(file)
         try:
             stack.enter_context(lock_folder(sweep.folder))
-            answer = _run_locally(sweep)
+            answer = _run_in_cluster(sweep) if cluster else _run_locally(sweep)
         except KeyboardInterrupt:
             answer = None
     if answer is None:
@@ -93,6 +100,18 @@ def _run_locally(sweep: PlannedSweep) -> dict[str, Any] | None:
         check_folder(item.config.run_folder, item.config, resume=True)
     ledger = SweepLedger.open(sweep.folder)
     return steer(sweep, LocalRuns(make_view), ledger)
+
+
+def _run_in_cluster(sweep: PlannedSweep) -> dict[str, Any] | None:
+    """The same, with runs that are releases of this pod's namespace."""
+    from rollcast.cli.sweep.values import full_name
+    from rollcast.local.sweep.cluster_api import ClusterApi
+    from rollcast.local.sweep.cluster_runs import ClusterRuns
+    from rollcast.local.sweep.ledger import SweepLedger
+
+    names = {item.config.run: full_name(item.config.run) for item in sweep.planned}
+    place = ClusterRuns(ClusterApi.of_pod(), names)
+    return steer(sweep, place, SweepLedger.open(sweep.folder))
 
 
 def steer(sweep: PlannedSweep, place: ArmPlace, ledger: SweepLedger) -> dict[str, Any] | None:

@@ -1,0 +1,184 @@
+"""`rollcast sweep values`: a sweep on Kubernetes, as one release for each run and a Job that pauses
+and resumes them.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rollcast import __version__
+
+if TYPE_CHECKING:
+    from rollcast.cli.sweep.arms import PlannedSweep
+    from rollcast.local.ablation import PlannedRun
+
+JOB_FILE = "sweep-job.yaml"
+PLAN_FOLDER = "/etc/rollcast"
+LEDGER_FOLDER = "/var/lib/rollcast"
+PLAN = "sweep.json"
+
+
+def values(
+    file: Annotated[Path, typer.Argument(metavar="SWEEP_FILE", help="sweep file")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="folder of the files to write")],
+    *,
+    generators: Annotated[
+        int, typer.Option(min=1, max=4096, help="generators of a run while it trains")
+    ] = 1,
+    image: Annotated[
+        str | None, typer.Option(help="image of the sweep's Job; default: rollcast/control:VERSION")
+    ] = None,
+) -> None:
+    """Write one Helm values file for each run, all of them paused without a generator, and the
+    sweep's Job.
+
+    \b
+    rollcast sweep values sweep.yaml values/
+    for f in values/tiny-*.yaml; do helm install $(basename $f .yaml) CHART -n rl -f mine.yaml -f $f; done
+    kubectl apply -n rl -f values/sweep-job.yaml
+    """  # noqa: E501
+    import yaml
+
+    from rollcast.cli.ablate import write_values, write_values_files
+    from rollcast.cli.sweep.arms import plan_sweep
+
+    sweep = plan_sweep(file, with_digests=False)
+
+    def more_values(item: PlannedRun) -> dict[str, Any]:
+        return {
+            "fullnameOverride": full_name(item.config.run),
+            "trainer": {"suspend": True},
+            "generator": {"replicas": 0},
+            "sweep": {"serviceAccount": account_of(sweep), "generators": generators},
+        }
+
+    paths = write_values_files(sweep.planned, folder, more_values)
+    objects = job_objects(sweep, image or f"rollcast/control:{__version__}")
+    job = folder / JOB_FILE
+    write_values(job, yaml.safe_dump_all(objects, sort_keys=False))
+    typer.echo("\n".join([*paths, str(job)]))
+
+
+def full_name(run: str) -> str:
+    """The name of a release's objects, as the chart makes it of fullnameOverride."""
+    fits = f"n{run}" if run[0].isdigit() else run
+    if fits != run or len(fits) > 40:
+        fits = f"{fits[:33].removesuffix('-')}-{sha256(run.encode()).hexdigest()[:6]}"
+    return fits
+
+
+def account_of(sweep: PlannedSweep) -> str:
+    return f"{sweep.name}-sweep"
+
+
+def plan_as_json(sweep: PlannedSweep) -> dict[str, Any]:
+    """All that the Job must know: what runs train is in their own releases."""
+    return {
+        "sweep": sweep.name,
+        "terms": asdict(sweep.terms),
+        "runs": [
+            {
+                "arm": item.variant.name,
+                "description": item.variant.description,
+                "run": item.config.run,
+                "seed": item.config.seed,
+            }
+            for item in sweep.planned
+        ],
+    }
+
+
+def load_plan(path: Path) -> PlannedSweep:
+    """The plan in the Job's ConfigMap."""
+    from rollcast.cli.sweep.arms import PlannedSweep
+    from rollcast.config.run import load_settings, parse_run_config
+    from rollcast.local.ablation import PlannedRun, Variant
+    from rollcast.local.sweep.choice import SweepTerms
+
+    plan = load_settings(path, "plan of a sweep")
+    planned = []
+    for row in plan["runs"]:
+        settings = {"run": row["run"], "seed": row["seed"], "model": {"path": "in-its-release"}}
+        config = parse_run_config(settings, source=str(path))
+        planned.append(PlannedRun(Variant(row["arm"], row["description"], {}), config))
+    return PlannedSweep(plan["sweep"], Path(LEDGER_FOLDER), planned, SweepTerms(**plan["terms"]))
+
+
+def job_objects(sweep: PlannedSweep, image: str) -> list[dict[str, Any]]:
+    """Service account, plan, ledger and Job. The Roles are the releases': each names its own Job or
+    JobSet and Deployment.
+    """
+    name = account_of(sweep)
+    labels = {"app.kubernetes.io/name": "rollcast", "app.kubernetes.io/component": "sweep"}
+    metadata = {"name": name, "labels": labels}
+    container = {
+        "name": "sweep",
+        "image": image,
+        "command": ["rollcast"],
+        "args": ["sweep", "run", f"{PLAN_FOLDER}/{PLAN}", "--cluster"],
+        "env": [{"name": "HOME", "value": "/tmp"}],  # noqa: S108  # an emptyDir of the pod
+        "resources": {
+            "requests": {"cpu": "100m", "memory": "256Mi"},
+            "limits": {"memory": "1Gi"},
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [
+            {"name": "plan", "mountPath": PLAN_FOLDER},
+            {"name": "ledger", "mountPath": LEDGER_FOLDER},
+            {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108
+        ],
+    }
+    pod = {
+        "serviceAccountName": name,
+        "restartPolicy": "OnFailure",
+        "terminationGracePeriodSeconds": 60,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 1000,
+            "runAsGroup": 1000,
+            "fsGroup": 1000,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+        "volumes": [
+            {"name": "plan", "configMap": {"name": name}},
+            {"name": "ledger", "persistentVolumeClaim": {"claimName": name}},
+            {"name": "scratch", "emptyDir": {}},
+        ],
+    }
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": metadata,
+            "data": {PLAN: json.dumps(plan_as_json(sweep), indent=1)},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": metadata,
+            "spec": claim,
+        },
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": metadata,
+            # A node that goes away is no failure of the sweep, which goes on where it was
+            "spec": {
+                "backoffLimit": 20,
+                "template": {"metadata": {"labels": labels}, "spec": pod},
+            },
+        },
+    ]
