@@ -110,8 +110,8 @@ def _run_in_cluster(sweep: PlannedSweep) -> dict[str, Any] | None:
     from rollcast.local.sweep.ledger import SweepLedger
 
     names = {item.config.run: full_name(item.config.run) for item in sweep.planned}
-    place = ClusterRuns(ClusterApi.of_pod(), names)
-    return steer(sweep, place, SweepLedger.open(sweep.folder))
+    with ClusterApi.of_pod() as api:
+        return steer(sweep, ClusterRuns(api, names), SweepLedger.open(sweep.folder))
 
 
 def steer(sweep: PlannedSweep, place: ArmPlace, ledger: SweepLedger) -> dict[str, Any] | None:

@@ -39,6 +39,13 @@ class ClusterApi:
         port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
         return cls(f"https://{f'[{host}]' if ':' in host else host}:{port}")
 
+    def __enter__(self) -> "ClusterApi":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+        self._forecasters.close()
+
     @property
     def namespace(self) -> str:
         return (self._account / "namespace").read_text().strip()
