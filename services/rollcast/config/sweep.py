@@ -47,7 +47,8 @@ class SweepFile(Settings):
     arms: tuple[SweepArm, ...] = ()
     """Arms by name."""
     grid: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(default_factory=dict)
-    """Dotted setting of a run file -> its values. Every combination is an arm."""
+    """Dotted setting of a run file -> its values. Every combination is an arm, named after its
+    values."""
     recipes: tuple[str, ...] = ()
     """Recipes of `rollcast recipe list`, or run files, tried on the base as `rollcast ablate
     --recipe` does."""

@@ -35,14 +35,13 @@ def values(
         str | None, typer.Option(help="image of the sweep's Job; default: rollcast/control:VERSION")
     ] = None,
 ) -> None:
-    """Write one Helm values file for each run, all of them paused without a generator, and the
-    sweep's Job.
+    """Write one Helm values file for each run, all of them paused without a generator, and
+    sweep-job.yaml, for kubectl.
 
     \b
     rollcast sweep values sweep.yaml values/
-    for f in values/tiny-*.yaml; do helm install $(basename $f .yaml) CHART -n rl -f mine.yaml -f $f; done
-    kubectl apply -n rl -f values/sweep-job.yaml
-    """  # noqa: E501
+    rollcast sweep values sweep.yaml values/ --generators 4
+    """
     import yaml
 
     from rollcast.cli.ablate import write_values, write_values_files

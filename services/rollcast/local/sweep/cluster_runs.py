@@ -93,8 +93,11 @@ class ClusterRuns:
             while not is_over(start_seconds):
                 if start_seconds is None and self._step(run) > first_step:
                     start_seconds = time.monotonic() - began
-                if error := self._failure(release):
+                trainer = self._trainer(release)
+                if error := _failure(trainer):
                     break
+                if trainer["spec"].get("suspend") and not release.queued:
+                    self._resume(release)  # an upgrade of the release has suspended it
                 if time.monotonic() > began + most_seconds:
                     error = f"took longer than {most_seconds:.0f} s and was paused"
                     break
@@ -177,13 +180,6 @@ class ClusterRuns:
         scale = self._patiently(lambda: self._api.get(release.generator))
         return trainers + int(scale.get("status", {}).get("replicas") or 0)
 
-    def _failure(self, release: Release) -> str | None:
-        conditions = self._trainer(release).get("status", {}).get("conditions", [])
-        for condition in conditions:
-            if condition.get("type") == "Failed" and condition.get("status") == "True":
-                return str(condition.get("message") or condition.get("reason") or "it failed")
-        return None
-
     def _step(self, run: str) -> float:
         answer = self._ask(run, "status") or {}
         return float(answer.get("step") or 0.0)
@@ -219,6 +215,14 @@ class ClusterRuns:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(self._poll_seconds)
+
+
+def _failure(trainer: dict[str, Any]) -> str | None:
+    """Why the Job or JobSet was given up."""
+    for condition in trainer.get("status", {}).get("conditions", []):
+        if condition.get("type") == "Failed" and condition.get("status") == "True":
+            return str(condition.get("message") or condition.get("reason") or "it failed")
+    return None
 
 
 def _point(run: str, point: dict[str, Any]) -> CurvePoint:
