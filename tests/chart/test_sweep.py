@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from rollcast.cli.sweep.arms import PlannedSweep, plan_sweep
-from rollcast.cli.sweep.values import account_of, full_name, load_plan, plan_as_json, values
+from rollcast.cli.sweep.values import full_name, load_plan, plan_as_json, sweep_account, values
 from rollcast.local.sweep.choice import SweepChoice
 from rollcast.local.sweep.cluster_api import ClusterApi
 from rollcast.local.sweep.cluster_runs import ClusterRuns
@@ -134,7 +134,7 @@ class ClusterSweep:
             for rate, ceiling in zip(RATES, CEILINGS, strict=True)
         ]
         self.folder = written.parent
-        self.cluster = SweepCluster(releases, account_of(self.sweep), self.folder)
+        self.cluster = SweepCluster(releases, sweep_account(self.sweep), self.folder)
         self.lines: list[str] = []
 
     def run(self) -> tuple[SweepChoice | None, SweepLedger]:

@@ -105,7 +105,7 @@ def test_arms_and_recipes_are_arms_too(tmp_path: Path) -> None:
         ({"recipes": ["qwen-dap"]}, "recipe 'qwen-dap': does not ship; choose qwen-dapo"),
         ({"grid": {"recipe.optimzer.learning_rate": [1, 2]}}, "recipe.optimzer"),
         ({"grid": {"recipe.optimizer.learning_rate": [1.0e-5, 2.0]}}, "learning_rate = 2.0"),
-        ({"grid": {"seed": list(range(101))}}, "grid: makes 101 arms, 100 at most"),
+        ({"grid": {"seed": list(range(101))}}, "makes 101 arms; `arms`, `grid`"),
         ({"grid": {"recipe.prompts_per_step": [8, 8]}}, "prompts-per-step-8 names two arms"),
         ({"slice": 2}, "slice = 2"),
         ({"pause_below": 1}, "pause_below = 1"),

@@ -198,15 +198,15 @@ def choose_variants(base: RunConfig, without: str | None, recipes: str | None) -
         )
         for component in parts
     ]
-    variants += recipe_variants(base, _names(recipes))
+    variants += recipe_variants(base.recipe, _names(recipes))
     names = [variant.name for variant in variants]
     if not variants or len({*names, WHOLE}) != len(names) + 1:
         raise UserError("--without, --recipe: name at least one part or recipe, and each once")
     return variants
 
 
-def recipe_variants(base: RunConfig, names: Sequence[str]) -> list[Variant]:
-    """Whole recipes, shipped or run files, on the task and size of the base.
+def recipe_variants(base: Recipe, names: Sequence[str]) -> list[Variant]:
+    """Whole recipes, shipped or run files, with the sizes of the base's.
 
     Raises UserError for a name that is not known.
     """
@@ -219,9 +219,7 @@ def recipe_variants(base: RunConfig, names: Sequence[str]) -> list[Variant]:
         Variant(
             recipe_file.name,
             f"the recipe {recipe_file.name}",
-            transplant_recipe(
-                recipe_file.recipe, base.recipe, is_published=is_shipped(recipe_file)
-            ),
+            transplant_recipe(recipe_file.recipe, base, is_published=is_shipped(recipe_file)),
         )
         for recipe_file in recipe_files
     ]

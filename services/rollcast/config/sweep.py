@@ -12,8 +12,6 @@ from rollcast.config.run import MAX_NAMED_MISTAKES, load_settings
 from rollcast.config.sentences import find_mistakes
 from rollcast.config.services import Local
 
-MAX_ARMS = 100
-
 
 class SweepArm(Settings):
     """One recipe of a sweep: settings put over the base's run file."""
@@ -31,7 +29,7 @@ class SweepBudget(Settings):
     device_hours: Annotated[float, Field(gt=0)] | None = None
     """GPU-hours, or core-hours on a CPU."""
     runs: Annotated[float, Field(gt=0)] | None = None
-    """The same in whole runs, each of `target_device_hours`."""
+    """Number of whole runs, each of `target_device_hours`, that cost as much."""
 
 
 class SweepFile(Settings):

@@ -1,4 +1,4 @@
-"""Records of a sweep: sweep.jsonl says what it began, how that ended, and what it chose."""
+"""Records of a sweep: sweep.jsonl lists its slices, their ends, and its choices."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class SweepLine:
     device_hours: Amount | None = None
     """All that the slice took, with start, stop and lost work."""
     start_device_hours: Amount | None = None
-    """From the start to the first step. None = there was no step."""
+    """Compute from the start to the first step. None = there was no step."""
     stop_device_hours: Amount | None = None
-    """From the request to stop to the end of all processes. None = it was not asked to pause."""
+    """Compute from the request to pause to the end. None = it was not asked to pause."""
     ending: SliceEnding | None = None
     error: str | None = None
     gain: float | None = None
-    """Of a choice: expected gain of the chosen arm at the target, per slice."""
+    """Expected gain of the chosen arm's level at the target, for a choice."""
     slice_share: Share | None = None
-    """Of a choice: length of a slice, as a share of a whole run."""
+    """Length of a slice as a share of a whole run, for a choice."""
     chances: dict[str, float] | None = None
-    """Of a choice: arm -> its chance to be the best at the target."""
+    """Chance of each arm to be the best at the target, for a choice."""

@@ -59,7 +59,7 @@ def replace_json(
 
 
 def replace_text(path: Path, text: str, *, go_on: str = "--resume") -> None:
-    """The same of a text."""
+    """Write a whole text file, or leave the old one as it is. Raises UserError too."""
     temporary = path.with_suffix(".tmp")
     try:
         with open(temporary, "w", opener=open_for_group) as file:

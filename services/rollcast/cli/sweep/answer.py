@@ -1,4 +1,5 @@
-"""The answer of a sweep: which arm to use, how sure that is, what it cost, what would change it.
+"""The answer of a sweep: the arm to use, its chance, the cost, and the readings that would change
+it.
 
 Ceiling first, then speed, as in the paper: arms are compared by A, and those whose A cannot be
 separated by their compute half-way up.
@@ -19,20 +20,17 @@ if TYPE_CHECKING:
     from rollcast.local.ablation import PlannedRun
     from rollcast.local.sweep.choice import SweepChoice
     from rollcast.local.sweep.ledger import SweepLedger
-    from rollcast.local.sweep.loop import ArmPlace
+    from rollcast.local.sweep.loop import SliceRunner
     from rollcast.scaling.decisions.forecast import Forecast
     from rollcast.scaling.law.curve import Curve
-
-MAX_COMPARED_ARMS = 3
-"""Arms that are compared with the chosen one, those with the highest chance."""
 
 
 class SweepAnswer:
     """Makes the answer after each choice. An arm is fitted again when it has new readings."""
 
-    def __init__(self, sweep: PlannedSweep, place: ArmPlace, ledger: SweepLedger) -> None:
+    def __init__(self, sweep: PlannedSweep, runner: SliceRunner, ledger: SweepLedger) -> None:
         self._sweep = sweep
-        self._place = place
+        self._runner = runner
         self._ledger = ledger
         self._fits: dict[str, tuple[int, Forecast]] = {}
 
@@ -44,7 +42,7 @@ class SweepAnswer:
         curves = {
             item.config.run: curve
             for item in sweep.planned
-            if (curve := self._place.curve(item)) is not None
+            if (curve := self._runner.curve(item)) is not None
         }
         forecasts = self._fit(curves)
         arms = [self._arm(name, choice, curves, forecasts.get(name)) for name in sweep.descriptions]
@@ -140,7 +138,7 @@ class SweepAnswer:
             "run": run,
             "seed": item.config.seed,
             "folder": str(item.config.run_folder),
-            "spent": self._ledger.device_hours_of(run),
+            "spent": self._ledger.run_device_hours(run),
             "share": min(1.0, readings[-1][0] / self._sweep.terms.target) if readings else 0.0,
             "failure": self._ledger.failure(run),
             "readings": readings,
@@ -148,14 +146,14 @@ class SweepAnswer:
 
     def _why_paused(self, name: str, choice: SweepChoice, runs: list[dict[str, Any]]) -> str | None:
         """None if one of the arm's runs trains now."""
-        from rollcast.local.sweep.choice import REACHED, unpaused_arms
+        from rollcast.local.sweep.choice import is_reached, unpaused_arms
 
         if choice.run is not None and choice.run.variant.name == name:
             return None
         open_runs = [run for run in runs if run["failure"] is None]
         if not open_runs:
             return f"failed: {runs[-1]['failure']}"
-        if all(run["share"] >= REACHED for run in open_runs):
+        if all(is_reached(run["share"], 1.0) for run in open_runs):
             return "has reached the target"
         chance = choice.chances.get(name, 0.0)
         bound = self._sweep.terms.pause_below
@@ -188,7 +186,7 @@ def _compare(arms: list[dict[str, Any]], forecasts: dict[str, Forecast]) -> list
 
     described = [
         forecasts[arm["arm"]]
-        for arm in arms
+        for arm in [*arms[:1], *_closest(arms)]
         if arm["arm"] in forecasts and forecasts[arm["arm"]].verdict.is_described
     ]
     if not described or described[0].curve.name != arms[0]["arm"]:
@@ -196,12 +194,17 @@ def _compare(arms: list[dict[str, Any]], forecasts: dict[str, Forecast]) -> list
     return [
         f"{described[0].curve.name} and {other.curve.name}: "
         f"{compare([described[0], other])[0].verdict}"
-        for other in described[1 : MAX_COMPARED_ARMS + 1]
+        for other in described[1:]
     ]
 
 
+def _closest(arms: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The arms next to the chosen one, the first; three, since each comparison takes two fits."""
+    return sorted(arms[1:], key=lambda arm: -(arm["chance"] or 0.0))[:3]
+
+
 def _would_change(arms: list[dict[str, Any]], pause_below: float) -> list[str]:
-    """What another arm would have to reach to be chosen, of those that still may."""
+    """The level that another arm has to reach to be chosen, for the arms that still may."""
     if not arms or arms[0]["level"] is None:
         return []
     best = arms[0]
@@ -209,7 +212,7 @@ def _would_change(arms: list[dict[str, Any]], pause_below: float) -> list[str]:
         f"{arm['arm']} is the better choice if it ends above {best['level']['mean']:.3f}: it is "
         f"expected at {arm['level']['mean']:.3f} (90 % {arm['level']['q05']:.3f} to "
         f"{arm['level']['q95']:.3f}), with a chance of {arm['chance']:.2f} to be the best."
-        for arm in sorted(arms[1:], key=lambda arm: -(arm["chance"] or 0.0))[:MAX_COMPARED_ARMS]
+        for arm in _closest(arms)
         if arm["level"] is not None and arm["chance"] >= pause_below
     ] or [f"No other arm has a chance of {pause_below:g} to be the best."]
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rollcast.config.errors import UserError
-from rollcast.config.sweep import MAX_ARMS, load_sweep
+from rollcast.config.sweep import load_sweep
 
 if TYPE_CHECKING:
-    from rollcast.config.run import RunConfig
+    from rollcast.config.recipe import Recipe
     from rollcast.config.sweep import SweepFile
     from rollcast.local.ablation import PlannedRun, Variant
     from rollcast.local.ablation_parts import Change
@@ -58,7 +59,7 @@ def plan_sweep(path: Path, *, with_digests: bool = True) -> PlannedSweep:
             f"sweep file {path}: target_device_hours: is missing, and {sweep.base} has no "
             "budget.device_hours; give the compute of one run at which the arms are compared"
         )
-    arms = find_arms(sweep, base, path)
+    arms = find_arms(sweep, base.recipe, path)
     folder = (sweep.folder or base.folder / sweep.sweep).absolute()
     # The sweep ends its runs itself, at the target.
     endless = {"steps": None, "device_hours": None, "endless": True}
@@ -78,20 +79,23 @@ def plan_sweep(path: Path, *, with_digests: bool = True) -> PlannedSweep:
     return PlannedSweep(sweep.sweep, folder, planned, terms)
 
 
-def find_arms(sweep: SweepFile, base: RunConfig, path: Path) -> list[Variant]:
+def find_arms(sweep: SweepFile, base: Recipe, path: Path) -> list[Variant]:
     """Raises UserError: fewer than two arms, too many, or two of one name."""
     from rollcast.cli.ablate import recipe_variants
     from rollcast.local.ablation import Variant
 
+    num_arms = len(sweep.arms) + len(sweep.recipes)
+    num_arms += prod(map(len, sweep.grid.values())) if sweep.grid else 0
+    # More arms would not each get a slice of any budget
+    if not 2 <= num_arms <= 100:
+        raise UserError(
+            f"sweep file {path}: makes {num_arms} arms; `arms`, `grid` and `recipes` together "
+            "need 2 to 100"
+        )
     arms = [Variant(arm.name, _in_words(arm.settings), _nested(arm.settings)) for arm in sweep.arms]
     arms += _grid_arms(sweep, path)
     arms += recipe_variants(base, sweep.recipes)
     names = [arm.name for arm in arms]
-    if not 2 <= len(arms) <= MAX_ARMS:
-        raise UserError(
-            f"sweep file {path}: makes {len(arms)} arms; `arms`, `grid` and `recipes` together "
-            f"need 2 to {MAX_ARMS}"
-        )
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UserError(
             f"sweep file {path}: {twice[0]} names two arms; rename one under `arms`, or remove it"
@@ -103,13 +107,6 @@ def _grid_arms(sweep: SweepFile, path: Path) -> list[Variant]:
     """Every combination of the grid's values, named by them."""
     from rollcast.local.ablation import Variant
 
-    num_arms = 1
-    for values in sweep.grid.values():
-        num_arms *= len(values)
-    if num_arms > MAX_ARMS:
-        raise UserError(
-            f"sweep file {path}: grid: makes {num_arms} arms, {MAX_ARMS} at most; leave values out"
-        )
     arms = []
     for values in product(*sweep.grid.values()) if sweep.grid else ():
         settings = dict(zip(sweep.grid, values, strict=True))
@@ -128,7 +125,7 @@ def _grid_arms(sweep: SweepFile, path: Path) -> list[Variant]:
 
 
 def _short(value: Any) -> str:
-    """A value in an arm's name: of a mapping its `kind`, or what it sets."""
+    """A value in an arm's name: of a mapping its `kind`, or its settings."""
     if isinstance(value, dict):
         return str(value.get("kind") or "-".join(f"{name}-{item}" for name, item in value.items()))
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -11,8 +11,6 @@ from rollcast.plots.figure import look_of_run
 from rollcast.runfolder.files import SWEEP_PAGE
 from rollcast.runfolder.writing import replace_text
 
-WIDTH = 900
-HEIGHT = 360
 STYLE = """
 :root { color-scheme: light dark; --page: #f6f7f8; --surface: #fff; --ink: #1a1e23;
   --muted: #59626d; --line: #dfe2e6; }
@@ -43,7 +41,7 @@ def make_page(answer: dict[str, Any]) -> str:
     )
     first, *others = sentences(answer)
     state = "over" if answer["is_over"] else f"running: {answer['next']} trains"
-    # A sweep that goes on is shown anew without a click
+    # A sweep that goes on is read again without a click
     refresh = "" if answer["is_over"] else '<meta http-equiv="refresh" content="30">'
     words = "".join(f"<p>{escape(sentence)}</p>" for sentence in others)
     return (
@@ -59,23 +57,25 @@ def make_page(answer: dict[str, Any]) -> str:
 
 def _picture(answer: dict[str, Any]) -> str:
     """Readings of every run over compute, and at the target each arm's band."""
+    width = 900
+    height = 360
     target = answer["target"]
     points = [point for arm in answer["arms"] for run in arm["runs"] for point in run["readings"]]
     levels = [arm["level"] for arm in answer["arms"] if arm["level"] is not None]
     highest = max([rate for _, rate in points] + [level["q95"] for level in levels], default=1.0)
 
     def x(compute: float) -> float:
-        return round(40 + (WIDTH - 220) * min(compute / float(target), 1.05), 1)
+        return round(40 + (width - 220) * min(compute / float(target), 1.05), 1)
 
     def y(rate: float) -> float:
-        return round(HEIGHT - 30 - (HEIGHT - 50) * rate / max(float(highest), 0.01), 1)
+        return round(height - 30 - (height - 50) * rate / max(float(highest), 0.01), 1)
 
     parts = [
         f'<line class="axis" x1="40" y1="{y(rate)}" x2="{x(target)}" y2="{y(rate)}"/>'
         f'<text x="4" y="{y(rate) + 4}">{rate:.2f}</text>'
         for rate in (0.0, highest / 2.0, highest)
     ]
-    parts.append(f'<text x="{x(target) - 60}" y="{HEIGHT - 8}">target {target:.3g}</text>')
+    parts.append(f'<text x="{x(target) - 60}" y="{height - 8}">target {target:.3g}</text>')
     for index, arm in enumerate(answer["arms"]):
         colour, _ = look_of_run(index)
         for run in arm["runs"]:
@@ -89,11 +89,11 @@ def _picture(answer: dict[str, Any]) -> str:
             )
         name = escape(f"{arm['arm']} {arm['chance'] or 0.0:.2f}")
         parts.append(
-            f'<text x="{WIDTH - 120}" y="{20 + 16 * index}" style="fill:{colour}">{name}</text>'
+            f'<text x="{width - 120}" y="{20 + 16 * index}" style="fill:{colour}">{name}</text>'
         )
     label = "Pass rates over compute, and the 90 % band of each arm at the target"
-    height = max(HEIGHT, 30 + 16 * len(answer["arms"]))
+    height = max(height, 30 + 16 * len(answer["arms"]))
     return (
-        f'<svg role="img" aria-label="{label}" viewBox="0 0 {WIDTH} {height}">'
+        f'<svg role="img" aria-label="{label}" viewBox="0 0 {width} {height}">'
         f"{''.join(parts)}</svg><p>{label}.</p>"
     )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rollcast.local.status import RunStatus
     from rollcast.local.sweep.choice import SweepChoice
     from rollcast.local.sweep.ledger import SweepLedger
-    from rollcast.local.sweep.loop import ArmPlace
+    from rollcast.local.sweep.loop import SliceRunner
     from rollcast.local.up import View
 
 
@@ -110,11 +110,11 @@ def _run_in_cluster(sweep: PlannedSweep) -> dict[str, Any] | None:
     from rollcast.local.sweep.ledger import SweepLedger
 
     names = {item.config.run: full_name(item.config.run) for item in sweep.planned}
-    with ClusterApi.of_pod() as api:
+    with ClusterApi.connect() as api:
         return steer(sweep, ClusterRuns(api, names), SweepLedger.open(sweep.folder))
 
 
-def steer(sweep: PlannedSweep, place: ArmPlace, ledger: SweepLedger) -> dict[str, Any] | None:
+def steer(sweep: PlannedSweep, runner: SliceRunner, ledger: SweepLedger) -> dict[str, Any] | None:
     """Run the sweep to its end, with its answer and page written after each choice; None if it was
     interrupted.
     """
@@ -124,7 +124,7 @@ def steer(sweep: PlannedSweep, place: ArmPlace, ledger: SweepLedger) -> dict[str
     from rollcast.runfolder.files import SWEEP_ANSWER
     from rollcast.runfolder.writing import replace_json
 
-    make_answer = SweepAnswer(sweep, place, ledger)
+    make_answer = SweepAnswer(sweep, runner, ledger)
     answer: dict[str, Any] = {}
 
     def say(line: str) -> None:
@@ -136,7 +136,7 @@ def steer(sweep: PlannedSweep, place: ArmPlace, ledger: SweepLedger) -> dict[str
         write_page(answer, sweep.folder)
         say(choice_in_words(choice, answer))
 
-    loop = SweepLoop(sweep.terms, sweep.planned, place, ledger, report=say, on_choice=show_choice)
+    loop = SweepLoop(sweep.terms, sweep.planned, runner, ledger, report=say, on_choice=show_choice)
     if ledger.num_skipped:
         say(f"lines of {ledger.path} that cannot be read: {ledger.num_skipped}")
     return None if loop.run() is None else answer

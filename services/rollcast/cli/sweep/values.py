@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 JOB_FILE = "sweep-job.yaml"
 PLAN_FOLDER = "/etc/rollcast"
 LEDGER_FOLDER = "/var/lib/rollcast"
+SCRATCH_FOLDER = "/tmp"  # noqa: S108  # an emptyDir of the pod
 PLAN = "sweep.json"
 
 
@@ -54,7 +55,7 @@ def values(
             "fullnameOverride": full_name(item.config.run),
             "trainer": {"suspend": True},
             "generator": {"replicas": 0},
-            "sweep": {"serviceAccount": account_of(sweep), "generators": generators},
+            "sweep": {"serviceAccount": sweep_account(sweep), "generators": generators},
         }
 
     paths = write_values_files(sweep.planned, folder, more_values)
@@ -72,7 +73,7 @@ def full_name(run: str) -> str:
     return fits
 
 
-def account_of(sweep: PlannedSweep) -> str:
+def sweep_account(sweep: PlannedSweep) -> str:
     return f"{sweep.name}-sweep"
 
 
@@ -113,19 +114,35 @@ def job_objects(sweep: PlannedSweep, image: str) -> list[dict[str, Any]]:
     """Service account, plan, ledger and Job. The Roles are the releases': each names its own Job or
     JobSet and Deployment.
     """
-    name = account_of(sweep)
+    name = sweep_account(sweep)
     labels = {"app.kubernetes.io/name": "rollcast", "app.kubernetes.io/component": "sweep"}
     metadata = {"name": name, "labels": labels}
+    plan = {PLAN: json.dumps(plan_as_json(sweep), indent=1)}
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    template = {"metadata": {"labels": labels}, "spec": pod_spec(name, image)}
+    # A sweep that was evicted with its node goes on
+    job = {"backoffLimit": 20, "template": template}
+    objects: tuple[tuple[str, str, dict[str, Any]], ...] = (
+        ("v1", "ServiceAccount", {}),
+        ("v1", "ConfigMap", {"data": plan}),
+        ("v1", "PersistentVolumeClaim", {"spec": claim}),
+        ("batch/v1", "Job", {"spec": job}),
+    )
+    return [
+        {"apiVersion": version, "kind": kind, "metadata": metadata, **content}
+        for version, kind, content in objects
+    ]
+
+
+def pod_spec(name: str, image: str) -> dict[str, Any]:
+    """The pod of the Job, as restricted namespaces want it. `name`: of account, plan and ledger."""
     container = {
         "name": "sweep",
         "image": image,
         "command": ["rollcast"],
         "args": ["sweep", "run", f"{PLAN_FOLDER}/{PLAN}", "--cluster"],
-        "env": [{"name": "HOME", "value": "/tmp"}],  # noqa: S108  # an emptyDir of the pod
-        "resources": {
-            "requests": {"cpu": "100m", "memory": "256Mi"},
-            "limits": {"memory": "1Gi"},
-        },
+        "env": [{"name": "HOME", "value": SCRATCH_FOLDER}],
+        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -134,20 +151,15 @@ def job_objects(sweep: PlannedSweep, image: str) -> list[dict[str, Any]]:
         "volumeMounts": [
             {"name": "plan", "mountPath": PLAN_FOLDER},
             {"name": "ledger", "mountPath": LEDGER_FOLDER},
-            {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108
+            {"name": "scratch", "mountPath": SCRATCH_FOLDER},
         ],
     }
-    pod = {
+    user = {"runAsNonRoot": True, "runAsUser": 1000, "runAsGroup": 1000, "fsGroup": 1000}
+    return {
         "serviceAccountName": name,
         "restartPolicy": "OnFailure",
         "terminationGracePeriodSeconds": 60,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": 1000,
-            "runAsGroup": 1000,
-            "fsGroup": 1000,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": user | {"seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
         "volumes": [
             {"name": "plan", "configMap": {"name": name}},
@@ -155,29 +167,3 @@ def job_objects(sweep: PlannedSweep, image: str) -> list[dict[str, Any]]:
             {"name": "scratch", "emptyDir": {}},
         ],
     }
-    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": metadata,
-            "data": {PLAN: json.dumps(plan_as_json(sweep), indent=1)},
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": metadata,
-            "spec": claim,
-        },
-        {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "metadata": metadata,
-            # A node that goes away is no failure of the sweep, which goes on where it was
-            "spec": {
-                "backoffLimit": 20,
-                "template": {"metadata": {"labels": labels}, "spec": pod},
-            },
-        },
-    ]

@@ -10,8 +10,6 @@ from rollcast.scaling.sweep.prior import learned_sweep_prior
 from rollcast.scaling.sweep.state import SweepRun, SweepState
 
 BUDGET_SPENT = "the budget is spent"
-REACHED = 0.999
-"""Share of a goal's compute from which it counts as reached, since computes are rounded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,7 @@ def choose(
     share = terms.slice_share(pause_device_hours)
     left = max(0.0, terms.budget - spent_device_hours) / terms.target
     runs = [
-        _state_of(item.variant.name, curves.get(item.config.run), terms.target) for item in planned
+        _sweep_run(item.variant.name, curves.get(item.config.run), terms.target) for item in planned
     ]
     if not runs:
         return SweepChoice(None, 0.0, 0.0, share, (), spent_device_hours, "every run has failed")
@@ -90,7 +88,7 @@ def choose(
     reason = ""
     # A pause that takes all that is left buys no reading.
     if decision.run is None or left * terms.target <= pause_device_hours:
-        is_whole = all(runs[place].spent >= REACHED for place in places)
+        is_whole = all(is_reached(runs[place].spent, 1.0) for place in places)
         reason = "every arm that may run has reached the target" if is_whole else BUDGET_SPENT
     elif decision.gain < terms.least_gain:
         reason = (
@@ -104,13 +102,18 @@ def choose(
     return SweepChoice(run, goal, decision.gain, share, arms, spent_device_hours, reason)
 
 
+def is_reached(compute: float, goal: float) -> bool:
+    """Whether the goal is reached, up to rounding."""
+    return compute >= 0.999 * goal
+
+
 def unpaused_arms(arms: Sequence[ArmOutlook], pause_below: float) -> set[str]:
     """The arms that may run: the best one, and those whose chance is not below the bound."""
     best = max(arms, key=lambda arm: arm.level)
     return {best.arm} | {arm.arm for arm in arms if arm.chance >= pause_below}
 
 
-def _state_of(arm: str, curve: Curve | None, target: float) -> SweepRun:
+def _sweep_run(arm: str, curve: Curve | None, target: float) -> SweepRun:
     if curve is None:
         return SweepRun(arm, 0.0, ())
     errors = [None] * len(curve) if curve.standard_error is None else curve.standard_error.tolist()

@@ -28,7 +28,7 @@ class ClusterApi:
         self._forecasters = http.client(token=SecretStr(token) if token else None)
 
     @classmethod
-    def of_pod(cls) -> "ClusterApi":
+    def connect(cls) -> "ClusterApi":
         """Raises UserError outside a pod."""
         host = os.environ.get("KUBERNETES_SERVICE_HOST")
         if host is None or not (ACCOUNT / "token").exists():

@@ -31,11 +31,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What the chart's ConfigMap says of a run: paths in the API, and numbers."""
+    """The chart's ConfigMap of a run: paths in the API, and numbers."""
 
     trainer: str
     generator: str
-    """Of the Deployment's scale."""
+    """Path of the Deployment's scale."""
     forecaster: str
     """URL."""
     generators: int
@@ -66,7 +66,7 @@ class ClusterRuns:
         return self._release(item.config.run).devices
 
     def curve(self, item: PlannedRun) -> Curve | None:
-        """As its forecaster has it; the last one known while that does not answer."""
+        """The forecaster's curve, or the last one known while that does not answer."""
         run = item.config.run
         answer = self._ask(run, "points")
         if answer is not None:
@@ -157,7 +157,7 @@ class ClusterRuns:
         return bool(self._trainer(release)["spec"].get("suspend", False))
 
     def _workload(self, release: Release) -> dict[str, Any]:
-        """Kueue's Workload of the trainer. Raises UserError if there is none."""
+        """Kueue's Workload of the trainer. Raises UserError without one."""
         uid = self._trainer(release)["metadata"]["uid"]
         selector = f"?labelSelector=kueue.x-k8s.io/job-uid={uid}"
         path = WORKLOADS.format(self._api.namespace) + selector

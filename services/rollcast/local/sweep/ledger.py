@@ -1,4 +1,4 @@
-"""The ledger of a sweep: what it has spent, what a pause costs, which runs have failed.
+"""The ledger of a sweep: compute spent, the cost of a pause, and runs that have failed.
 
 Its file, sweep.jsonl, is only appended to. A sweep that is killed leaves a slice without an end;
 the next one closes it. What the runs have learned is in their own folders.
@@ -22,9 +22,9 @@ from rollcast.runfolder.writing import append_line
 class SliceOutcome:
     ending: SliceEnding
     start_seconds: float | None = None
-    """From the start to the first step; None if there was none."""
+    """Time from the start to the first step; None without a step."""
     stop_seconds: float | None = None
-    """From the request to pause to the end; None if it was not asked to pause."""
+    """Time from the request to pause to the end; None without a request."""
     error: str | None = None
 
 
@@ -77,7 +77,7 @@ class SweepLedger:
         """Spent on all slices that have ended, with starts, stops and lost work."""
         return sum(line.device_hours or 0.0 for line in self.lines)
 
-    def device_hours_of(self, run: str) -> float:
+    def run_device_hours(self, run: str) -> float:
         return sum(line.device_hours or 0.0 for line in self.lines if line.run == run)
 
     @property

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rollcast.config.errors import UserError
-from rollcast.config.run import RunConfig
 from rollcast.curves.axis import make_curve, without_start_up
 from rollcast.curves.sources.run_folder import history_of_folder
 from rollcast.local.ablation import PlannedRun
@@ -37,7 +36,7 @@ class _SliceWatch:
     is_over: IsOver
     began: float = field(default_factory=time.monotonic)
     stepped: float | None = None
-    asked: float | None = None
+    pause_asked_at: float | None = None
     next_look: float = 0.0
 
     @property
@@ -53,7 +52,7 @@ class _SliceWatch:
             return
         self.next_look = now_seconds + 1.0
         if self.is_over(self.start_seconds):
-            self.asked = now_seconds
+            self.pause_asked_at = now_seconds
             raise RunPausedError
 
 
@@ -95,25 +94,25 @@ class LocalRuns:
             )
             ending = SliceEnding.INTERRUPTED if doing is Doing.STOPPED else SliceEnding.PAUSED
         except (UserError, ServiceLostError, RunDeadlineError, OSError) as failure:
-            _check_disk(config)
+            _check_disk(item)
             ending = SliceEnding.FAILED
             error = str(failure)
         ended = time.monotonic()
         return SliceOutcome(
             ending,
             watch.start_seconds,
-            None if watch.asked is None else ended - watch.asked,
+            None if watch.pause_asked_at is None else ended - watch.pause_asked_at,
             error,
         )
 
 
-def _check_disk(config: RunConfig) -> None:
+def _check_disk(item: PlannedRun) -> None:
     """Raises UserError if the disk has no room for the run, which is no fault of the arm."""
     try:
-        weight_bytes(config.model.path)
+        weight_bytes(item.config.model.path)
     except UserError:  # a model that is not there is one
         return
-    disk.check(Start(config))
+    disk.check(Start(item.config))
 
 
 def _read_curve(folder: Path) -> Curve | None:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from rollcast.curves.columns.times import SECONDS_PER_HOUR
 from rollcast.local.ablation import PlannedRun
-from rollcast.local.sweep.choice import REACHED, SweepChoice, SweepTerms, choose
+from rollcast.local.sweep.choice import SweepChoice, SweepTerms, choose, is_reached
 from rollcast.local.sweep.ledger import SliceOutcome, SweepLedger
 from rollcast.runfolder.sweep_records import SliceEnding, SweepLine
 from rollcast.scaling.law.curve import Curve
@@ -21,14 +21,14 @@ IsOver = Callable[[float | None], bool]
 """Given the seconds from the start to the first step, None before it: whether the slice is over."""
 
 
-class ArmPlace(Protocol):
-    """Where the runs of a sweep train: this machine, or a cluster."""
+class SliceRunner(Protocol):
+    """The machine or the cluster on which the runs of a sweep train."""
 
     def devices(self, item: PlannedRun) -> int:
-        """That the run holds while it trains."""
+        """Number of devices that the run holds while it trains."""
 
     def curve(self, item: PlannedRun) -> Curve | None:
-        """Its readings over device-hours without start-ups; None before the first."""
+        """Readings of the run over device-hours without start-ups; None before the first."""
 
     def last_sign(self, item: PlannedRun) -> float:
         """Unix seconds of the last trace of work that the run left; 0 without any."""
@@ -45,7 +45,7 @@ class SweepLoop:
         self,
         terms: SweepTerms,
         planned: Sequence[PlannedRun],
-        place: ArmPlace,
+        runner: SliceRunner,
         ledger: SweepLedger,
         *,
         report: Callable[[str], None],
@@ -54,7 +54,7 @@ class SweepLoop:
     ) -> None:
         """`on_choice`: called with each choice, once the ledger has it. `clock`: seconds."""
         self.terms = terms
-        self.place = place
+        self.runner = runner
         self.ledger = ledger
         self.clock = clock
         self._runs = {item.config.run: item for item in planned}
@@ -83,7 +83,7 @@ class SweepLoop:
         """
         if pause_device_hours is None:
             pause_device_hours = self.ledger.pause_device_hours()
-        curves = {run: self.place.curve(item) for run, item in self._runs.items()}
+        curves = {run: self.runner.curve(item) for run, item in self._runs.items()}
         choice = choose(
             self.terms,
             [item for run, item in self._runs.items() if self.ledger.failure(run) is None],
@@ -108,13 +108,13 @@ class SweepLoop:
     def _run_slice(self, item: PlannedRun, goal: float) -> SweepChoice | None:
         """The choice after the slice; None if the sweep was asked to stop."""
         run = item.config.run
-        devices = self.place.devices(item)
+        devices = self.runner.devices(item)
         self.ledger.begin(run, goal)
         # A run that makes no readings must not take the whole budget: a whole run's time and half
         # an hour, which is the longest start of an engine
         most_seconds = self.terms.target / devices * SECONDS_PER_HOUR + 1_800.0
         current = _Slice(self, item, goal, devices)
-        outcome = self.place.run_slice(item, current.is_over, most_seconds)
+        outcome = self.runner.run_slice(item, current.is_over, most_seconds)
         self.ledger.end(run, current.device_hours, devices, outcome)
         if current.error is not None:
             raise current.error
@@ -135,8 +135,8 @@ class SweepLoop:
             return
         hours = 0.0
         if (item := self._runs.get(line.run)) is not None:
-            seconds = max(0.0, self.place.last_sign(item) - line.at)
-            hours = seconds * self.place.devices(item) / SECONDS_PER_HOUR
+            seconds = max(0.0, self.runner.last_sign(item) - line.at)
+            hours = seconds * self.runner.devices(item) / SECONDS_PER_HOUR
         self.ledger.end(line.run, hours, 0, SliceOutcome(SliceEnding.LOST))
 
 
@@ -153,7 +153,7 @@ class _Slice:
         self.next_choice: SweepChoice | None = None
         """The choice that ended the slice, if one did."""
         self.error: Exception | None = None
-        """What went wrong in choosing; the run is paused first."""
+        """The failure to choose; the run is paused before it is raised."""
 
     @property
     def device_hours(self) -> float:
@@ -171,7 +171,7 @@ class _Slice:
         pause_device_hours = loop.ledger.pause_device_hours(starts)
         least = loop.terms.min_slice_pauses * pause_device_hours
         goal = max(self._goal, min(self._begin_compute + least, loop.terms.target))
-        if self._compute() < REACHED * goal:
+        if not is_reached(self._compute(), goal):
             return False
         try:
             choice = loop.choose(self.device_hours, pause_device_hours)
@@ -185,7 +185,7 @@ class _Slice:
         return True
 
     def _compute(self) -> float:
-        curve = self._loop.place.curve(self._item)
+        curve = self._loop.runner.curve(self._item)
         return 0.0 if curve is None else float(curve.compute[-1])
 
     def _device_hours(self, seconds: float) -> float:
