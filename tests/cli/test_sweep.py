@@ -16,7 +16,7 @@ from rollcast.cli.sweep.arms import PlannedSweep, plan_sweep
 from rollcast.cli.sweep.page import make_page
 from rollcast.config.errors import UserError
 from rollcast.plots.sweep import draw_sweep
-from tests.local.simulated_arms import SimulatedArms, make_loop, make_terms, plan_arms
+from testkit.simulated_arms import SimulatedArms, make_loop, make_terms, plan_arms
 
 RUN_FILE: dict[str, Any] = {
     "run": "small",

@@ -13,8 +13,7 @@ from rollcast.config.errors import UserError
 from rollcast.local.sweep.choice import BUDGET_SPENT
 from rollcast.local.sweep.ledger import SweepLedger
 from rollcast.runfolder.sweep_records import SliceEnding
-from testkit.small_disk import fill, small_disk
-from tests.local.simulated_arms import (
+from testkit.simulated_arms import (
     DEVICES,
     EVALUATION_SECONDS,
     START_SECONDS,
@@ -24,6 +23,7 @@ from tests.local.simulated_arms import (
     make_loop,
     make_terms,
 )
+from testkit.small_disk import fill, small_disk
 
 CEILINGS = {"low": 0.3, "high": 0.8, "middle": 0.5, "flat": 0.1}
 PAUSE = (START_SECONDS + STOP_SECONDS) * DEVICES / 3600.0

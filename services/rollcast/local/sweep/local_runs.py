@@ -2,12 +2,13 @@
 up --resume` for the next slice.
 """
 
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rollcast.config.errors import UserError
+from rollcast.config.errors import PassingError, UserError
 from rollcast.curves.axis import make_curve, without_start_up
 from rollcast.curves.sources.run_folder import history_of_folder
 from rollcast.local.ablation import PlannedRun
@@ -29,31 +30,51 @@ MakeView = Callable[[PlannedRun, Callable[[RunStatus], None]], View]
 """The view of a run that calls back with its state some times a second."""
 
 
+class DiskFullError(PassingError):
+    """The disk of the sweep takes no more, which is no fault of the run that trains."""
+
+
 @dataclass(slots=True)
 class _SliceWatch:
     """Notes when the run makes its first step, and when it is asked to pause."""
 
     is_over: IsOver
+    folder: Path
     began: float = field(default_factory=time.monotonic)
     stepped: float | None = None
     pause_asked_at: float | None = None
     next_look: float = 0.0
+    full_since: float | None = None
 
     @property
     def start_seconds(self) -> float | None:
         return None if self.stepped is None else self.stepped - self.began
 
     def look(self, status: RunStatus) -> None:
-        """Raises RunPausedError when the slice is over."""
+        """Raises RunPausedError when the slice is over, DiskFullError if nothing can be written."""
         now_seconds = time.monotonic()
         if self.stepped is None and status.is_started:
             self.stepped = now_seconds
         if now_seconds < self.next_look:
             return
         self.next_look = now_seconds + 1.0
+        self._look_at_disk(now_seconds)
         if self.is_over(self.start_seconds):
             self.pause_asked_at = now_seconds
             raise RunPausedError
+
+    def _look_at_disk(self, now_seconds: float) -> None:
+        # Free bytes below which nothing of use can be written
+        if shutil.disk_usage(self.folder).free >= 64 << 10:
+            self.full_since = None
+            return
+        self.full_since = self.full_since or now_seconds
+        # Files that come and go fill a disk for a moment
+        if now_seconds > self.full_since + 10.0:
+            raise DiskFullError(
+                f"no space is left on the disk of {self.folder}; free some, then give the same "
+                "command"
+            )
 
 
 class LocalRuns:
@@ -83,7 +104,7 @@ class LocalRuns:
 
     def run_slice(self, item: PlannedRun, is_over: IsOver, most_seconds: float) -> SliceOutcome:
         config = item.config
-        watch = _SliceWatch(is_over)
+        watch = _SliceWatch(is_over, config.run_folder)
         error = None
         try:
             doing = run_locally(
@@ -93,6 +114,8 @@ class LocalRuns:
                 most_seconds=most_seconds,
             )
             ending = SliceEnding.INTERRUPTED if doing is Doing.STOPPED else SliceEnding.PAUSED
+        except DiskFullError:
+            raise
         except (UserError, ServiceLostError, RunDeadlineError, OSError) as failure:
             _check_disk(item)
             ending = SliceEnding.FAILED
