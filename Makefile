@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed-$(DEVICE)
 PYTEST_ARGUMENTS ?=
 # Packages are installed without bytecode. A container that forbids to write it would compile vLLM at each of its starts.
 export PYTHONDONTWRITEBYTECODE :=
-# Commit that `make near` compares with; empty: the merge base of origin/main, else HEAD~1.
+# Commit that `make near` compares with; empty: the merge base of origin/main, or of main on another branch; else HEAD~1.
 SINCE ?=
 # Proofs that `make proofs` runs; empty: those that are due; all: every one.
 PROOFS ?=

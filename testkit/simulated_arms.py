@@ -58,10 +58,13 @@ class SimulatedArms:
             return None
         step = EVALUATION_SECONDS * DEVICES / 3600.0
         return Curve.from_points(
-            step * np.arange(1, len(rates) + 1), rates, np.full(len(rates), 0.01), initial=0.1
+            [step * number for number in range(1, len(rates) + 1)],
+            rates,
+            np.full(len(rates), 0.01),
+            initial=0.1,
         )
 
-    def run_slice(self, item: PlannedRun, is_over: IsOver, most_seconds: float) -> SliceOutcome:
+    def run_slice(self, item: PlannedRun, is_over: IsOver, max_seconds: float) -> SliceOutcome:
         run = item.config.run
         self.now_seconds += START_SECONDS
         if self.deaths.get(run, 0):

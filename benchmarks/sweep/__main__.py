@@ -116,7 +116,7 @@ def train_one(runner: LocalRuns, item: PlannedRun, target: float) -> dict[str, A
         curve = runner.curve(item)
         return curve is not None and float(curve.compute[-1]) >= target
 
-    outcome = runner.run_slice(item, is_over, most_seconds=DEADLINE_SECONDS)
+    outcome = runner.run_slice(item, is_over, max_seconds=DEADLINE_SECONDS)
     if outcome.ending is not SliceEnding.PAUSED:
         sys.exit(f"{item.config.run}: {outcome.error or 'interrupted; the same command goes on'}")
     curve = runner.curve(item)
@@ -180,7 +180,8 @@ class FaultySweep:
         if len(slices) < number:
             return False
         steps = self._folder / slices[-1]["run"] / "steps.jsonl"
-        return steps.exists() and steps.stat().st_mtime > float(slices[-1]["at"])
+        began_at: float = slices[-1]["at"]
+        return steps.exists() and steps.stat().st_mtime > began_at
 
     def _kill_an_arm(self, process: subprocess.Popen[bytes]) -> None:
         """All processes of the run that trains."""

@@ -8,6 +8,10 @@ later readings are likeliest. REPOSITORY.json (slash as __) is learned from all 
 for `rollcast fit --prior` and `rollcast backtest --corpus FOLDER --priors OUT`; learned.json from
 all of them. The prior of the law itself is not learned here: it stays as
 `scaling/posterior/prior.py` has it.
+
+Families of three curves or more of one repository, metric and task teach the prior of sweeps
+(`testkit/forecast/sweep_learning.py`), for `rollcast sweep decide`; without such a family in two
+repositories the files hold none.
 """
 
 from __future__ import annotations
@@ -20,10 +24,11 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from testkit.forecast.stack_examples import Examples
+    from testkit.forecast.sweep_learning import Family
 
 OF_ALL = "learned.json"
 
@@ -38,11 +43,14 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder for the files")
     arguments = parser.parse_args()
 
+    from rollcast.cli.corpus.curves import read_corpus
     from rollcast.config.errors import UserError
     from testkit.forecast.stack_examples import make_examples
+    from testkit.forecast.sweep_learning import make_families
 
     try:
         examples = make_examples(arguments.curves)
+        families = make_families(read_corpus(arguments.curves))
     except UserError as error:
         parser.error(f"--curves: {error}")
     repositories = sorted(set(examples.repository.tolist()))
@@ -50,14 +58,37 @@ def main() -> int:
         parser.error(f"--curves: examples of {len(repositories)} repositories; two are needed")
     print(f"{examples.outcome.size} examples of {len(repositories)} repositories", flush=True)
     arguments.out.mkdir(parents=True, exist_ok=True)
+    of_families = {family.repository for family in families}
     with ProcessPoolExecutor() as pool:
-        for told in pool.map(partial(_write, arguments.out, examples), [None, *repositories]):
+        left_out = [None, *sorted(of_families)]
+        sweeps = dict(
+            zip(left_out, pool.map(partial(_learn_sweeps, families), left_out), strict=True)
+        )
+        write = partial(_write, arguments.out, examples, sweeps)
+        for told in pool.map(write, [None, *repositories]):
             print(told, flush=True)
     return 0
 
 
-def _write(folder: Path, examples: Examples, left_out: str | None) -> str:
-    """Learn without one repository, write the file, and return a sentence on it."""
+def _learn_sweeps(families: list[Family], left_out: str | None) -> dict[str, float] | None:
+    """The prior of sweeps without one repository; None from fewer than two others."""
+    from testkit.forecast.sweep_learning import learn_sweep_prior
+
+    others = [family for family in families if family.repository != left_out]
+    is_enough = len({family.repository for family in others}) >= 2
+    return asdict(learn_sweep_prior(others)) if is_enough else None
+
+
+def _write(
+    folder: Path,
+    examples: Examples,
+    sweeps: dict[str | None, dict[str, float] | None],
+    left_out: str | None,
+) -> str:
+    """Learn without one repository, write the file, and return a sentence on it.
+
+    A repository without a family has no part in any of `sweeps`.
+    """
     from testkit.forecast.stack_learning import learn
 
     others = examples.repository != left_out
@@ -69,7 +100,10 @@ def _write(folder: Path, examples: Examples, left_out: str | None) -> str:
         "examples": int(others.sum()),
     }
     name = OF_ALL if left_out is None else f"{left_out.replace('/', '__')}.json"
-    (folder / name).write_text(json.dumps({**origin, "prior": {"stack": stack}}, indent=1) + "\n")
+    learned: dict[str, Any] = {"prior": {"stack": stack}}
+    if (sweep := sweeps.get(left_out, sweeps[None])) is not None:
+        learned["sweep"] = sweep
+    (folder / name).write_text(json.dumps({**origin, **learned}, indent=1) + "\n")
     return f"{name}: {stack}"
 
 

@@ -200,7 +200,7 @@ class Pusher:
         return {}
 
 
-def _is_answer(answer: Any) -> bool:
+def _is_answer(answer: object) -> bool:
     return (
         isinstance(answer, dict)
         and answer.keys() >= ANSWERED

@@ -50,16 +50,20 @@ def changed_files(commit: str, paths: Sequence[str] = (), root: Path = ROOT) -> 
 
 
 def base_commit(root: Path = ROOT) -> tuple[str, str]:
-    """The commit that a change begins at, and which rule chose it: the merge base of origin/main,
-    else HEAD~1.
+    """The commit that a change begins at, and which rule chose it: the merge base of origin/main;
+    without one, on another branch than main, that of main; else HEAD~1.
     """
     head = git("rev-parse", "HEAD", root=root).strip()
-    try:
-        base = git("merge-base", "origin/main", "HEAD", root=root).strip()
+    # Empty if HEAD is no branch.
+    branch = git("branch", "--show-current", root=root).strip()
+    for main in ("origin/main", "main") if branch not in ("", "main") else ("origin/main",):
+        try:
+            base = git("merge-base", main, "HEAD", root=root).strip()
+        except NoHistoryError:
+            continue  # a clone without that branch
         if base != head or changed_files("HEAD", root=root):
-            return base, "the merge base of origin/main"
-    except NoHistoryError:
-        pass  # a clone without that branch
+            return base, f"the merge base of {main}"
+        break
     return git("rev-parse", "HEAD~1", root=root).strip(), "HEAD~1"
 
 

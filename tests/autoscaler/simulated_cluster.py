@@ -73,7 +73,7 @@ class SimulatedCluster:
     def rivals(self) -> list[str]:
         return []
 
-    def prefer_idlest(self, inflight: Mapping[str, float]) -> int:
+    def prefer_idlest(self, inflight_tokens: Mapping[str, float]) -> int:
         return 0  # the simulated fleet lets the idlest go by itself
 
     def jobs_are_complete(self, selector: str) -> bool | None:

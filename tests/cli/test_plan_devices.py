@@ -178,6 +178,20 @@ def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
     caveats = " ".join(answer["caveats"])
     assert "spread of lengths" not in caveats
     assert "equally fast at any load" not in caveats
+    assert "A trainer on T devices is taken to be T / 1 times as fast" in caveats
+
+
+def test_a_scaling_that_is_given_is_no_assumption(tmp_path: Path) -> None:
+    """1 is the default too, and then an assumption."""
+    command = ("plan", "devices", "--devices", 4, *GIVEN, "--json")
+    usual, given_one = (
+        json.loads(rollcast(*command, *more).stdout) for more in ((), ("--trainer-scaling", 1))
+    )
+    assert usual["splits"] == given_one["splits"]
+    assert [line for line in usual["caveats"] if line not in given_one["caveats"]] == [
+        "A trainer on T devices is taken to be T / 1 times as fast as the one measured on 1; "
+        "measure a second count and set --trainer-scaling."
+    ]
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ import sys, time
 from pathlib import Path
 from rollcast.cli.views import make_view
 from rollcast.config.run import load_run_config
-from rollcast.local.supervisor import Doing
+from rollcast.local.supervisor import RunState
 
 stop = Path(sys.argv[2] + ".stop")
 with make_view() as view:
@@ -41,7 +41,7 @@ with make_view() as view:
     for number in range(40):
         view.report(f"event {number}")
     while True:
-        view.tick(Doing.STOPPING if stop.exists() else Doing.RUNNING)
+        view.tick(RunState.STOPPING if stop.exists() else RunState.RUNNING)
         Path(sys.argv[2]).touch()
         time.sleep(0.2)
 """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rollcast.curves.evaluations import EvaluationLog, Reading
+from rollcast.curves.evaluations import EvaluationLog, Reading, RunHistory
 from rollcast.curves.run_forecast import RunBudget, RunForecast, forecast_run
 from rollcast.curves.sources.run_folder import RunFolder
 from rollcast.runfolder.records import EvaluationRecord, as_json
@@ -59,7 +59,7 @@ def from_log(reading: Reading) -> RunForecast:
         if evaluation_metrics.is_own_curve(item.dataset):
             log.add(item)
     forecast = forecast_run(
-        RUN, log.sorted_out().curve_points, RunBudget(), sequence=1, updated_at=0.0
+        RunHistory(RUN, log.sorted_out().curve_points), RunBudget(), sequence=1, updated_at=0.0
     )
     assert forecast is not None
     return forecast

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollcast.curves.axis import choose_axis, compute_per_step
-from rollcast.curves.evaluations import CurvePoint, EvaluationLog, validate_evaluation
+from rollcast.curves.evaluations import CurvePoint, EvaluationLog, RunHistory, validate_evaluation
 from rollcast.curves.run_forecast import RunBudget, forecast_run, metric_grid
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.law.curve import Curve
@@ -154,7 +154,7 @@ def test_a_doubled_fleet_is_fitted_on_tokens_and_answers_in_device_hours() -> No
     # One token more costs 2 device-hours now: 3 device-hours are 1.5 of the tokens so far.
     np.testing.assert_allclose(axis.to_fitted(far) / axis.fitted[-1], [2.5])
 
-    run = forecast_run("demo", points, RunBudget(), sequence=1, updated_at=0.0)
+    run = forecast_run(RunHistory("demo", points), RunBudget(), sequence=1, updated_at=0.0)
     assert run is not None
     expected = 0.2 + 0.6 / (1 + (0.3 / 2.5) ** 1.5)
     assert abs(float(run.law(far, (0.5,))[0, 0]) - expected) < 0.01
@@ -227,7 +227,8 @@ def test_the_start_up_of_engines_is_no_part_of_the_law() -> None:
     np.testing.assert_allclose(axis.to_fitted(np.array([0.2, 0.4, 1.4, 3.4])), [0.0, 0.0, 1.0, 3.0])
     np.testing.assert_allclose(axis.to_device_hours(np.array([0.5, 1.0, 3.0])), [0.9, 1.4, 3.4])
     prompt, delayed = (
-        forecast_run("demo", run, RunBudget(), sequence=1, updated_at=0.0) for run in (points, late)
+        forecast_run(RunHistory("demo", run), RunBudget(), sequence=1, updated_at=0.0)
+        for run in (points, late)
     )
     assert prompt is not None
     assert delayed is not None
@@ -318,12 +319,18 @@ def test_the_budget_in_steps_ends_at_the_measured_compute_per_step() -> None:
 def test_no_forecast_before_the_first_evaluation_after_the_start() -> None:
     assert (
         forecast_run(
-            "demo", (evaluation(0, compute=0.001),), RunBudget(), sequence=1, updated_at=0.0
+            RunHistory("demo", (evaluation(0, compute=0.001),)),
+            RunBudget(),
+            sequence=1,
+            updated_at=0.0,
         )
         is None
     )
     run = forecast_run(
-        "demo", (evaluation(0), evaluation(10)), RunBudget(steps=100), sequence=1, updated_at=0.0
+        RunHistory("demo", (evaluation(0), evaluation(10))),
+        RunBudget(steps=100),
+        sequence=1,
+        updated_at=0.0,
     )
     assert run is not None
     grid = metric_grid(run)

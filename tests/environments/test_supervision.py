@@ -55,7 +55,7 @@ def supervised(run: Callable[[], object], home: Path) -> int:
         try:
             os.setpgid(0, 0)
             listener = folder_filter(
-                has_private_mounts=False, has_signal_scope=False, can_ask=True
+                has_private_mounts=False, has_signal_scope=False, has_listener=True
             ).load()
             socket.send_fds(theirs, [b"x"], [listener.fileno()])
             listener.close()

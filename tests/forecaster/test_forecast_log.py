@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rollcast.curves.evaluations import CurvePoint
+from rollcast.curves.evaluations import CurvePoint, RunHistory
 from rollcast.curves.run_forecast import RunBudget, RunForecast, forecast_run
 from rollcast.forecaster.forecast_log import ForecastLog
 from rollcast.forecaster.metrics import ForecastMetrics
@@ -21,7 +21,9 @@ def forecast_of(count: int) -> RunForecast:
         CurvePoint("demo", "d", 1, r.step, r.pass_rate, r.compute, 0.01, None, None, 1e9)
         for r in record()[:count]
     ]
-    made = forecast_run("demo", points, RunBudget(device_hours=1.2), sequence=1, updated_at=2e9)
+    made = forecast_run(
+        RunHistory("demo", points), RunBudget(device_hours=1.2), sequence=1, updated_at=2e9
+    )
     assert made is not None
     return made
 

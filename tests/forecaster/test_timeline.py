@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from rollcast.curves.evaluations import CurvePoint
+from rollcast.curves.evaluations import CurvePoint, RunHistory
 from rollcast.curves.run_forecast import RunBudget, forecast_run
 from rollcast.forecaster.timeline import Timeline, timeline
 from testkit.forecaster.recorded_run import record
@@ -30,7 +30,9 @@ def watched(num_preloaded: int, num_seen: int, together: int = 1) -> tuple[Timel
                 "theirs", "", 1, point.step, point.pass_rate, point.compute, None, None, None, at
             )
         )
-    forecast = forecast_run("theirs", tuple(evaluations), RunBudget(), sequence=1, updated_at=START)
+    forecast = forecast_run(
+        RunHistory("theirs", tuple(evaluations)), RunBudget(), sequence=1, updated_at=START
+    )
     assert forecast is not None
     return timeline(forecast), (points[-1].compute - points[-2].compute) / PER_EVALUATION_SECONDS
 

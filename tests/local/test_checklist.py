@@ -53,6 +53,17 @@ def test_every_command_shows_the_same_words(tmp_path: Path) -> None:
     assert f"caution: {caution}" in shown
 
 
+@pytest.mark.parametrize("text", ["{", "[]"])
+def test_a_broken_config_of_the_model_is_one_sentence(text: str, tmp_path: Path) -> None:
+    """Disk and memory are both counted from it."""
+    file = run_file(tmp_path)
+    (tmp_path / "model" / "config.json").write_text(text)
+    checked = rollcast("config", "check", file, "--gpu", "80")
+    assert checked.returncode == 2
+    assert checked.stderr.count("config.json") == 2, checked.stderr  # the file, and the remedy
+    assert "give a model's config.json" in checked.stderr
+
+
 def missing_verifier(tmp_path: Path) -> dict[str, Any]:
     rows = tmp_path / "rows.jsonl"
     rows.write_text("".join(f'{{"prompt": "{n}", "answer": "{n}"}}\n' for n in range(40)))

@@ -18,7 +18,7 @@ from rollcast.config.resolved import differences
 from rollcast.config.run import load_run_config, parse_run_config
 from rollcast.local.custom_function_copies import is_move, with_copies
 from rollcast.local.resumed import changes_since_start
-from rollcast.local.supervisor import Doing
+from rollcast.local.supervisor import RunState
 from rollcast.local.up import run_locally
 from rollcast.recipe.custom_functions import load_custom_functions
 
@@ -80,7 +80,7 @@ def test_an_edit_during_a_run_neither_ends_it_nor_keeps_it_from_being_continued(
 ) -> None:
     monkeypatch.setattr("rollcast.local.preflight.check", lambda *_, **__: [])
     monkeypatch.setattr("rollcast.local.up.service_specs", lambda *_, **__: [])
-    monkeypatch.setattr("rollcast.local.up.LocalServices.supervise", lambda *_: Doing.STOPPED)
+    monkeypatch.setattr("rollcast.local.up.LocalServices.supervise", lambda *_: RunState.STOPPED)
     settings = {
         "run": "r",
         "folder": str(tmp_path / "runs"),

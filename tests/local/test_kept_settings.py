@@ -17,7 +17,7 @@ from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.local import up
 from rollcast.local.kept_settings import undone_if_refused
 from rollcast.local.process import Command, ServiceSpec
-from rollcast.local.supervisor import Doing
+from rollcast.local.supervisor import RunState
 from rollcast.local.up import run_locally
 from rollcast.runfolder.kept_checkpoints import kept_versions
 
@@ -53,7 +53,7 @@ class Lines:
     def report(self, line: str, *, trouble: bool = False) -> None:
         self.lines.append(line)
 
-    def tick(self, doing: Doing = Doing.RUNNING) -> None: ...
+    def tick(self, run_state: RunState = RunState.RUNNING) -> None: ...
 
 
 def run(
@@ -63,7 +63,7 @@ def run(
     *,
     resume: bool = True,
     step: int | None = None,
-) -> tuple[Doing, list[str]]:
+) -> tuple[RunState, list[str]]:
     """Run with one service, the trainer, of which `program` is the Python code."""
     head = f"import sys, time; from pathlib import Path; folder = Path({str(config.run_folder)!r});"
     command = Command(
@@ -153,7 +153,7 @@ def test_a_run_that_stop_when_ends_says_so(
     mark = json.dumps({"what": "stopped_early", "step": 1, "reason": "the rest gains too little"})
     program = ACCEPT + f"folder.joinpath('tasks.jsonl').write_text({mark!r} + chr(10))"
     ending, lines = run(settings(tmp_path, budget={"steps": 20}), program, monkeypatch)
-    assert ending is Doing.FINISHED
+    assert ending is RunState.FINISHED
     assert lines[-1] == "`stop_when` ended the run: the rest gains too little"
 
 

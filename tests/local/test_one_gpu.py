@@ -16,7 +16,7 @@ from rollcast.config.run import RunConfig, load_run_config, parse_run_config
 from rollcast.local import devices, preflight, up
 from rollcast.local.devices import VISIBLE
 from rollcast.local.process import ServiceSpec
-from rollcast.local.supervisor import Doing
+from rollcast.local.supervisor import RunState
 from rollcast.local.up import run_locally
 from rollcast.memory.check import plan_run
 from rollcast.memory.device import Device
@@ -70,7 +70,7 @@ class Lines:
     def report(self, line: str, *, trouble: bool = False) -> None:
         self.lines.append(line)
 
-    def tick(self, doing: Doing = Doing.RUNNING) -> None:
+    def tick(self, run_state: RunState = RunState.RUNNING) -> None:
         pass
 
 
@@ -83,9 +83,9 @@ def started(
     """
     specs: list[ServiceSpec] = []
 
-    def supervise(services: up.LocalServices, tick: object) -> Doing:
+    def supervise(services: up.LocalServices, tick: object) -> RunState:
         specs.extend(services.specs)
-        return Doing.FINISHED
+        return RunState.FINISHED
 
     monkeypatch.setattr(up.LocalServices, "supervise", supervise)
     view = Lines()

@@ -19,7 +19,8 @@ from rollcast.curves.sources.file import CurveFileReader
 from rollcast.curves.sources.run_folder import RunFolder, history_of_folder
 from rollcast.local.frozen_forecast import load_frozen
 from rollcast.local.status import StatusReader
-from rollcast.runfolder.files import FROZEN_FORECAST
+from rollcast.runfolder.episode_losses import EpisodeLosses, read_losses, write_losses
+from rollcast.runfolder.files import EPISODE_LOSSES, FROZEN_FORECAST
 from rollcast.runfolder.folder import check_format, mark_format, prepare
 from rollcast.runfolder.outcomes import FrozenForecast, RunRecord, RunResult, SetRecord, State
 from rollcast.runfolder.records import (
@@ -34,6 +35,12 @@ from rollcast.runfolder.records import (
     read_record,
 )
 from rollcast.runfolder.survival import surviving
+from rollcast.runfolder.verifier_failures import (
+    VerifierFailure,
+    failures_file,
+    read_failures,
+    write_failures,
+)
 from rollcast.runfolder.writing import replace_json
 
 AMOUNTS = st.floats(0, 1e12, allow_subnormal=True)
@@ -122,6 +129,21 @@ def test_a_frozen_forecast_that_is_none_is_no_forecast(tmp_path: Path) -> None:
     assert load_frozen(tmp_path) is None
     (tmp_path / FROZEN_FORECAST).write_text(good)
     assert load_frozen(tmp_path) == FROZEN
+
+
+@pytest.mark.parametrize(("num_bytes", "is_read"), [(1 << 20, True), ((1 << 20) + 1, False)])
+def test_small_files_of_a_run_are_read_up_to_a_mebibyte(
+    num_bytes: int, is_read: bool, tmp_path: Path
+) -> None:
+    """Whoever reads a folder of a stranger has no more of each in memory."""
+    losses = [EpisodeLosses("shop", 9, 2, "exit code 3", 3)]
+    failures = [VerifierFailure("mine", "a sentence", 4)]
+    write_losses(tmp_path, losses)
+    write_failures(failures_file(tmp_path, "generator-0"), failures)
+    for file in (tmp_path / EPISODE_LOSSES, failures_file(tmp_path, "generator-0")):
+        file.write_bytes(file.read_bytes().ljust(num_bytes))
+    expected = (losses, failures) if is_read else ([], [])
+    assert (read_losses(tmp_path), read_failures(tmp_path)) == expected
 
 
 def test_a_step_that_told_its_incarnation_is_read() -> None:

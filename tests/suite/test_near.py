@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from testkit.suite.changes import NoHistoryError, base_commit, changed_files
+from testkit.suite.changes import NoHistoryError, base_commit, changed_files, git
 from testkit.suite.durations import load_durations
 from testkit.suite.near import BUDGET_SECONDS, PROCESSES, START_SECONDS, main, select
 from testkit.suite.selection import group_of_file
@@ -107,6 +107,23 @@ def test_the_base_is_the_merge_base_or_the_commit_before(repository: Path) -> No
     head, rule = base_commit(repository)
     assert (head != commit, rule) == (True, "the merge base of origin/main")
     assert changed_files(head, root=repository) == ["new"]
+
+
+def test_without_a_remote_a_branch_is_compared_with_main(repository: Path) -> None:
+    (main_commit,) = git("rev-parse", "HEAD", root=repository).split()
+    run_git(repository, "switch", "-q", "-c", "feature")
+    assert base_commit(repository)[1] == "HEAD~1"  # nothing has changed since main
+    for name in ("one", "two"):
+        (repository / name).write_text(name)
+        run_git(repository, "add", ".")
+        run_git(repository, "commit", "-q", "-m", name)
+    assert base_commit(repository) == (main_commit, "the merge base of main")
+    assert changed_files(main_commit, root=repository) == ["one", "two"]
+    run_git(repository, "switch", "-q", "--detach")
+    assert base_commit(repository)[1] == "HEAD~1"
+    run_git(repository, "switch", "-q", "feature")
+    run_git(repository, "update-ref", "refs/remotes/origin/main", "HEAD~1")
+    assert base_commit(repository)[1] == "the merge base of origin/main"
 
 
 def test_an_unknown_commit_is_one_sentence(

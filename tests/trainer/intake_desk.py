@@ -77,7 +77,7 @@ class Desk:
             make_task=self.make_task,
             count_outcome=lambda outcome, sequence, prompt_id: self.outcomes.update([outcome]),
             find_defect=lambda group, *_: "too long" if group.prompt_id == "bad" else None,
-            note_answer=GroupSignals(Recipe(), self.exporter).note,
+            note_arrival=GroupSignals(Recipe(), self.exporter).note,
         )
 
     def make_task(

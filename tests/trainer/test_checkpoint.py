@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from rollcast.config.errors import PassingError, UserError
-from rollcast.curves.sources.run_folder import spent_before
+from rollcast.curves.sources.run_folder import read_start_record
 from rollcast.runfolder.writing import make_folder
 from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.learner.checkpoint import checkpoint_version, checkpoints, load_weights
@@ -266,7 +266,7 @@ def test_a_new_run_begins_with_anothers_weights_and_says_what_they_cost(
     assert later.learner.updates == 0
     for found, expected in zip(later.learner.weights, earlier.learner.weights, strict=True):
         assert torch.equal(found.full_tensor(), expected.full_tensor())
-    before = spent_before(config.run_folder)
+    before = read_start_record(config.run_folder)
     assert before is not None
     assert (
         before.sentence
@@ -313,7 +313,7 @@ def test_a_new_run_begins_with_the_checkpoint_of_a_step_of_another(
         torch.equal(found.full_tensor(), one)
         for found, one in zip(later.learner.weights, first, strict=True)
     )
-    before = spent_before(config.run_folder)
+    before = read_start_record(config.run_folder)
     assert before is not None
     assert before.version == "1.1"
     with pytest.raises(
@@ -337,7 +337,7 @@ def test_a_damaged_earlier_run_gives_the_checkpoint_before_and_none_at_all_is_on
     )
     make_folder(config.run_folder)
     begin(config.run_folder, config.model, group)
-    before = spent_before(config.run_folder)
+    before = read_start_record(config.run_folder)
     assert before is not None
     assert (before.version, before.device_hours) == ("1.1", None)
     nothing = make_config(
@@ -358,12 +358,12 @@ def test_what_a_fine_tuned_model_cost_is_said_where_it_is_known(
     plain = make_config(untied_model, tmp_path)
     make_folder(plain.run_folder)
     assert begin(plain.run_folder, plain.model, group) == Progress()
-    assert spent_before(plain.run_folder) is None
+    assert read_start_record(plain.run_folder) is None
     tuned = make_config(
         untied_model, tmp_path, model={"path": str(untied_model), "spent_device_hours": 12.0}
     )
     assert begin(tuned.run_folder, tuned.model, group) == Progress(spent_before=12.0)
-    before = spent_before(tuned.run_folder)
+    before = read_start_record(tuned.run_folder)
     assert before is not None
     assert (
         before.sentence

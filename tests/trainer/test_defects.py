@@ -12,7 +12,7 @@ from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup, VersionSpan
 from rollcast.trainer.control.defects import DefectFinder
 from rollcast.trainer.control.state import SurvivingHistory
-from rollcast.trainer.learner.batch import Routing
+from rollcast.trainer.learner.batch import RouterShape
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import VERSION, make_group, make_task
 from testkit.trainer.states import make_state
@@ -110,7 +110,7 @@ def test_a_thousand_rollouts_are_not_what_was_asked_for() -> None:
 )
 def test_experts_that_cannot_be_replayed_are_named(experts: Any, told: str) -> None:
     task, group = answered()
-    finder = DefectFinder(make_state(published=VERSION), VOCAB, 32, Routing(3, 8, 2))
+    finder = DefectFinder(make_state(published=VERSION), VOCAB, 32, RouterShape(3, 8, 2))
     for rollout in group.rollouts:
         rollout.routed_experts = np.full((7, 3, 2), 7, np.uint8)
     assert finder.find(group, task) is None

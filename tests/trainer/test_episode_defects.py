@@ -27,7 +27,7 @@ from rollcast.trainer.control.defects import DefectFinder
 from rollcast.trainer.control.ledger import Ledger
 from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.control.state import SurvivingHistory
-from rollcast.trainer.learner.batch import Routing
+from rollcast.trainer.learner.batch import RouterShape
 from rollcast.wire import rollout_pb2 as pb
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.episodes import EPISODE_TASK, make_episode
@@ -220,7 +220,7 @@ def test_every_sequence_says_which_experts_it_used() -> None:
                 - 1
             )
             sequence.routed_experts = np.zeros((inputs, 3, 2), np.uint8)
-    finder = DefectFinder(make_state(published=NEWEST), VOCAB, MAX_LENGTH, Routing(3, 8, 2))
+    finder = DefectFinder(make_state(published=NEWEST), VOCAB, MAX_LENGTH, RouterShape(3, 8, 2))
     assert finder.find(group, task) is None
     episode = group.rollouts[1].episode
     assert episode is not None

@@ -204,12 +204,12 @@ class Deployment:
             manager = managers[0]["manager"] if managers else SOURCE
             self._call(action, create, *address, body, field_manager=manager)
 
-    def prefer_idlest(self, inflight: Mapping[str, float]) -> int:
+    def prefer_idlest(self, inflight_tokens: Mapping[str, float]) -> int:
         """Annotate pods with their tokens in flight, so that those with the fewest go; returns how
         many were written.
 
-        `inflight`: by name or address of the pod. A pod without an entry does no known work and
-        goes first. A correct annotation is not written again.
+        `inflight_tokens`: by name or address of the pod. A pod without an entry does no known work
+        and goes first. A correct annotation is not written again.
         """
         selector = self._scale().status.selector
         if not selector:
@@ -217,7 +217,7 @@ class Deployment:
         num_annotated = 0
         for pod in self._list("list pods", self._core.list_namespaced_pod, label_selector=selector):
             name = pod.metadata.name
-            tokens = inflight.get(name, inflight.get(pod.status.pod_ip or "", 0.0))
+            tokens = inflight_tokens.get(name, inflight_tokens.get(pod.status.pod_ip or "", 0.0))
             # The annotation is a 32-bit integer
             cost = str(min(int(tokens), 2**31 - 1))
             if (pod.metadata.annotations or {}).get(DELETION_COST, "0") == cost:

@@ -20,7 +20,7 @@ from rollcast.config.errors import EXIT_USER_ERROR, UserError
 
 REFUSALS = (400, 403, 422)
 """Statuses that the API server answers to a pod that it does not take as it is."""
-NO_ANSWERS = (
+UNRELATED_MESSAGE_PARTS = (
     "cannot create resource",
     "exceeded quota",
     "does not support dry run",
@@ -53,7 +53,7 @@ def ask_for_pod(api: Any, namespace: str, role: str, pod: dict[str, Any]) -> str
         )
     except KubernetesApiError as error:
         message = _refusal(error.__cause__)
-        if message is None or any(words in message for words in NO_ANSWERS):
+        if message is None or any(words in message for words in UNRELATED_MESSAGE_PARTS):
             raise KubernetesApiError(message or str(error)) from error
         return message
     return None

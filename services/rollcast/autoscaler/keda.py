@@ -9,7 +9,6 @@ a run must never be scaled to zero because it cannot be measured.
 
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import grpc
 
@@ -30,10 +29,14 @@ class ExternalScaler(externalscaler_pb2_grpc.ExternalScalerServicer):
         self._board = board
         self._streams = threading.BoundedSemaphore(MAX_STREAMS)
 
-    def IsActive(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
+    def IsActive(  # noqa: N802
+        self, request: externalscaler_pb2.ScaledObjectRef, context: grpc.ServicerContext
+    ) -> externalscaler_pb2.IsActiveResponse:
         return self._is_active()
 
-    def StreamIsActive(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:  # noqa: N802
+    def StreamIsActive(  # noqa: N802
+        self, request: externalscaler_pb2.ScaledObjectRef, context: grpc.ServicerContext
+    ) -> Iterator[externalscaler_pb2.IsActiveResponse]:
         """Answer immediately and at every change of the number, so that KEDA reads it before its
         next poll.
         """
@@ -53,13 +56,17 @@ class ExternalScaler(externalscaler_pb2_grpc.ExternalScalerServicer):
         finally:
             self._streams.release()
 
-    def GetMetricSpec(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
+    def GetMetricSpec(  # noqa: N802
+        self, request: externalscaler_pb2.ScaledObjectRef, context: grpc.ServicerContext
+    ) -> externalscaler_pb2.GetMetricSpecResponse:
         spec = externalscaler_pb2.MetricSpec(
             metricName=METRIC_NAME, targetSize=1, targetSizeFloat=1.0
         )
         return externalscaler_pb2.GetMetricSpecResponse(metricSpecs=[spec])
 
-    def GetMetrics(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
+    def GetMetrics(  # noqa: N802
+        self, request: externalscaler_pb2.GetMetricsRequest, context: grpc.ServicerContext
+    ) -> externalscaler_pb2.GetMetricsResponse:
         if request.metricName != METRIC_NAME:
             reason = f"metricName {request.metricName[:100]!r}: only {METRIC_NAME} is served"
             context.abort(grpc.StatusCode.NOT_FOUND, reason)
@@ -73,5 +80,5 @@ class ExternalScaler(externalscaler_pb2_grpc.ExternalScalerServicer):
         )
         return externalscaler_pb2.GetMetricsResponse(metricValues=[value])
 
-    def _is_active(self) -> Any:
+    def _is_active(self) -> externalscaler_pb2.IsActiveResponse:
         return externalscaler_pb2.IsActiveResponse(result=self._board.target != 0)

@@ -84,7 +84,7 @@ class CallFormat:
             unreadable(call_text, "the list is empty")
         ]
 
-    def _call(self, value: Any, raw: str, toolbox: Toolbox) -> ToolCall:
+    def _call(self, value: object, raw: str, toolbox: Toolbox) -> ToolCall:
         if not isinstance(value, Mapping):
             return unreadable(raw, "it is not a JSON object")
         return toolbox.call(value.get(self.name_key), value.get(self.arguments_key, {}), raw)

@@ -36,7 +36,7 @@ class Toolbox:
         }
         self._num_calls = 0
 
-    def call(self, name: Any, arguments: Any, raw: str) -> ToolCall:
+    def call(self, name: object, arguments: object, raw: str) -> ToolCall:
         """The call, with the reason if it cannot be made."""
         self._num_calls += 1
         if self._num_calls > MAX_CALLS_PER_TURN:

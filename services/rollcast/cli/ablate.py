@@ -269,7 +269,7 @@ def run_planned(
             resume=go_on,
             make_run_view=view_of,
             report=lambda line: typer.echo(line, err=True),
-            seconds_per_run=None if run_minutes is None else 60.0 * run_minutes,
+            max_seconds_per_run=None if run_minutes is None else 60.0 * run_minutes,
         )
 
 

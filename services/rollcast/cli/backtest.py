@@ -100,12 +100,12 @@ def backtest(
         raise UserError("--share: give values between 0 and 1")
     [(origin, curve)] = read_curves(source, columns.chosen(), run)
     try:
-        cuts = forecast_earlier(curve, shares, fit_options(initial, exclude_before))
+        past_forecasts = forecast_earlier(curve, shares, fit_options(initial, exclude_before))
     except ValueError as error:
         raise UserError(f"{source}: {error}") from None
-    if not cuts:
+    if not past_forecasts:
         raise UserError(f"{source}: no cut leaves enough evaluations; give a larger --share")
-    answer = {**past_report(curve, shares, cuts), "source": vars(origin)}
+    answer = {**past_report(curve, shares, past_forecasts), "source": vars(origin)}
     report.print_answer(answer, _show, as_json=as_json)
     if plot is not None:
         from rollcast.plots.backtest import draw_backtest
@@ -121,33 +121,33 @@ def _refuse(reason: str, option_values: dict[str, Any]) -> None:
 
 
 def past_report(
-    curve: Curve, shares: Sequence[float], cuts: Sequence[PastForecast]
+    curve: Curve, shares: Sequence[float], past_forecasts: Sequence[PastForecast]
 ) -> dict[str, Any]:
-    forecast_shares = {cut.share for cut in cuts}
+    forecast_shares = {past_forecast.share for past_forecast in past_forecasts}
     return {
         "curve": curve.name,
         "num_points": len(curve),
         "dropped": curve.dropped,
         "compute": float(curve.compute[-1]),
         "unit": curve.unit,
-        "outcome": cuts[0].outcome,
+        "outcome": past_forecasts[0].outcome,
         "cuts": [
             {
-                "share": cut.share,
-                "compute": cut.compute,
-                "num_points": cut.num_points,
-                "forecast": amounts.interval(cut.forecast),
-                "last_value": cut.last_value,
-                "power_law": cut.power_law,
-                "error": cut.error,
-                "covered": cut.covered,
-                "verdict": str(cut.verdict.kind),
-                "is_decidable": cut.verdict.kind.is_decidable,
-                "reason": cut.verdict.reason,
+                "share": past_forecast.share,
+                "compute": past_forecast.compute,
+                "num_points": past_forecast.num_points,
+                "forecast": amounts.interval(past_forecast.forecast),
+                "last_value": past_forecast.last_value,
+                "power_law": past_forecast.power_law,
+                "error": past_forecast.error,
+                "covered": past_forecast.covered,
+                "verdict": str(past_forecast.verdict.kind),
+                "is_decidable": past_forecast.verdict.kind.is_decidable,
+                "reason": past_forecast.verdict.reason,
             }
-            for cut in cuts
+            for past_forecast in past_forecasts
         ],
-        "covered": sum(cut.covered for cut in cuts),
+        "covered": sum(past_forecast.covered for past_forecast in past_forecasts),
         "left_out": [share for share in shares if share not in forecast_shares],
     }
 
@@ -156,15 +156,16 @@ def _show(answer: dict[str, Any]) -> None:
     header = ("seen", "points", "forecast", "90 %", "last value", "power law", "verdict")
     rows = [
         (
-            f"{cut['share']:.0%}",
-            str(cut["num_points"]),
-            f"{cut['forecast']['q50']:.3f}",
-            amounts.span(cut["forecast"], ".3f") + ("" if cut["covered"] else " *"),
-            f"{cut['last_value']:.3f}",
-            f"{cut['power_law']:.3f}",
-            cut["verdict"].replace("_", " "),
+            f"{past_forecast['share']:.0%}",
+            str(past_forecast["num_points"]),
+            f"{past_forecast['forecast']['q50']:.3f}",
+            amounts.span(past_forecast["forecast"], ".3f")
+            + ("" if past_forecast["covered"] else " *"),
+            f"{past_forecast['last_value']:.3f}",
+            f"{past_forecast['power_law']:.3f}",
+            past_forecast["verdict"].replace("_", " "),
         )
-        for cut in answer["cuts"]
+        for past_forecast in answer["cuts"]
     ]
     report.show_table(header, rows, text_columns=header[-1:])
     say(

@@ -91,7 +91,7 @@ def fit(
     """  # noqa: E501
     from rollcast.curves.answer import answer_as_json
     from rollcast.curves.curve_source import forecast_source
-    from rollcast.curves.sources.run_folder import spent_before
+    from rollcast.curves.sources.run_folder import read_start_record
     from rollcast.runfolder.records import as_json as as_plain
 
     if law_alone and prior is not None:
@@ -134,7 +134,7 @@ def fit(
         answer |= answer_as_json(forecast, computes, target or [])
     except ValueError as error:
         raise UserError(f"{source}: {error}") from None
-    start_record = spent_before(Path(source))
+    start_record = read_start_record(Path(source))
     if start_record is not None:
         answer["before"] = as_plain(start_record)
     if as_json:

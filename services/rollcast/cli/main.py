@@ -25,7 +25,7 @@ from rollcast.cli import (
 from rollcast.cli.once import OnceCommand
 from rollcast.cli.output import OutputError, discard_output, tell_output_apart
 from rollcast.cli.plan import batch, budget, devices, evaluation, memory, runs, sizes
-from rollcast.cli.sweep import app as sweep
+from rollcast.cli.sweep import decide, run, values
 from rollcast.config.errors import EXIT_FAILED, UserError
 from rollcast.config.printable import printable
 
@@ -63,6 +63,13 @@ for command in (
     evaluation.evaluation,
 ):
     plan.command(cls=OnceCommand)(command)
+sweep = typer.Typer(
+    help="Choose among several arms, recipes or settings, within one budget.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+for command in (run.run, values.values, decide.decide):
+    sweep.command(cls=OnceCommand)(command)
 
 
 def _add_starter(name: str) -> None:
@@ -92,7 +99,7 @@ app.command(cls=OnceCommand)(backtest.backtest)
 app.command()(ablate.ablate)
 app.add_typer(recipe.app, name="recipe")
 app.add_typer(plan, name="plan")
-app.add_typer(sweep.app, name="sweep")
+app.add_typer(sweep, name="sweep")
 app.add_typer(model.app, name="model")
 app.add_typer(config.app, name="config")
 for name in SERVICE_EXAMPLES:

@@ -155,7 +155,7 @@ def _report(recipe: RecipeFile) -> dict[str, Any]:
     }
 
 
-def _format_value(value: Any) -> str:
+def _format_value(value: object) -> str:
     """The value in the syntax of a run file."""
     if value is None or isinstance(value, bool):
         return {None: "none", True: "on", False: "off"}[value]

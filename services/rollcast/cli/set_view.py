@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from rollcast.cli.views import WARNING, Follower
 from rollcast.config.run import RunConfig
 from rollcast.local.status import RunStatus
-from rollcast.local.supervisor import Doing
+from rollcast.local.supervisor import RunState
 from rollcast.local.up import View
 
 
@@ -29,7 +29,7 @@ class RunLines:
     def report(self, line: str, *, trouble: bool = False) -> None:
         self._say(f"{time.strftime('%H:%M:%S')} {self._label}: {WARNING if trouble else ''}{line}")
 
-    def tick(self, doing: Doing = Doing.RUNNING) -> None:
+    def tick(self, run_state: RunState = RunState.RUNNING) -> None:
         assert self._follower is not None
         self._follower.tell(self.report)
         self._show(self._follower.status)

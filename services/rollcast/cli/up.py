@@ -74,7 +74,7 @@ def run_and_conclude(
     from rollcast.local.forecast_reading import forecast_of_folder
     from rollcast.local.frozen_forecast import conclude
     from rollcast.local.status import StatusReader
-    from rollcast.local.supervisor import Doing, ServiceLostError
+    from rollcast.local.supervisor import RunState, ServiceLostError
     from rollcast.local.up import run_locally
 
     with make_view() as view:
@@ -85,7 +85,7 @@ def run_and_conclude(
         except ServiceLostError as error:
             typer.echo(f"error: {error}", err=True)
             return EXIT_GIVEN_UP
-    if ending is Doing.STOPPED:
+    if ending is RunState.STOPPED:
         typer.echo(f"stopped; continue with: {continuing(config.run_folder)}")
         return EXIT_INTERRUPTED
     status = StatusReader(config).read()

@@ -19,7 +19,7 @@ from rollcast.local.disk_watch import DiskWatch
 from rollcast.local.event_log import RunEvent, note, one_line
 from rollcast.local.frozen_forecast import freeze
 from rollcast.local.status import RunStatus, StatusReader
-from rollcast.local.supervisor import Doing, EventReport
+from rollcast.local.supervisor import EventReport, RunState
 from rollcast.local.up import View
 from rollcast.recipe.group_signal import why_none_is_used
 from rollcast.runfolder.episode_losses import read_losses
@@ -181,10 +181,10 @@ class PlainView:
         )
         print(f"{at} {WARNING if trouble else ''}{one_line(line)}", flush=True)
 
-    def tick(self, doing: Doing = Doing.RUNNING) -> None:
+    def tick(self, run_state: RunState = RunState.RUNNING) -> None:
         assert self._follower is not None
         self._follower.tell(self.report)
-        if doing is Doing.RUNNING and time.monotonic() >= self._progress_at:
+        if run_state is RunState.RUNNING and time.monotonic() >= self._progress_at:
             self._progress_at = time.monotonic() + PROGRESS_SECONDS
             progress = self._progress(self._follower.config.budget.steps, self._follower.status)
             print(f"{time.strftime('%H:%M:%S')} {progress}", flush=True)
@@ -214,7 +214,7 @@ class LivePicture:
         # More than any screen shows
         self._events: deque[RunEvent] = deque(maxlen=50)
         self._began_at = self._since = time.time()
-        self._doing = Doing.RUNNING
+        self._run_state = RunState.RUNNING
         self._next_at = 0.0
         self._live = Live(auto_refresh=False, vertical_overflow="crop")
 
@@ -236,10 +236,10 @@ class LivePicture:
         self._events.append(note(self._follower.config.run_folder, line, trouble=trouble))
         self._draw()
 
-    def tick(self, doing: Doing = Doing.RUNNING) -> None:
-        changed = doing is not self._doing
+    def tick(self, run_state: RunState = RunState.RUNNING) -> None:
+        changed = run_state is not self._run_state
         if changed:
-            self._doing = doing
+            self._run_state = run_state
             self._since = time.time()
         assert self._follower is not None
         self._follower.tell(self.report)
@@ -251,9 +251,9 @@ class LivePicture:
         self._next_at = time.monotonic() + REFRESH_SECONDS
         now_seconds = time.time()
         status = self._follower.status
-        if self._doing is not Doing.RUNNING:  # nothing more is due
+        if self._run_state is not RunState.RUNNING:  # nothing more is due
             status = replace(status, pace=None)
-        is_over = self._doing in (Doing.FINISHED, Doing.STOPPED)
+        is_over = self._run_state in (RunState.FINISHED, RunState.STOPPED)
         if is_over and status.forecast is not None:  # its advice was on a rest that is over
             status = replace(status, forecast=replace(status.forecast, advice=None))
         size = self._live.console.size
@@ -271,14 +271,14 @@ class LivePicture:
         self._live.update(panel(screen, size.width, size.height - 1), refresh=True)
 
     def _state(self, now_seconds: float, *, is_started: bool) -> str:
-        match self._doing:
-            case Doing.RUNNING:
+        match self._run_state:
+            case RunState.RUNNING:
                 word = "running" if is_started else "starting"
                 return f"{word} for {figures.duration(now_seconds - self._began_at)}"
-            case Doing.STOPPING:
+            case RunState.STOPPING:
                 return f"stopping for {figures.duration(now_seconds - self._since)}"
-            case Doing.FINISHED | Doing.STOPPED | Doing.PAUSED:
-                return f"{self._doing} after {figures.duration(now_seconds - self._began_at)}"
+            case RunState.FINISHED | RunState.STOPPED | RunState.PAUSED:
+                return f"{self._run_state} after {figures.duration(now_seconds - self._began_at)}"
 
 
 def has_screen() -> bool:

@@ -137,7 +137,7 @@ def _load_module(file: Path) -> ModuleType:
     return module
 
 
-def _is_defined_in(value: Any, module: ModuleType) -> bool:
+def _is_defined_in(value: object, module: ModuleType) -> bool:
     return (
         callable(value)
         and getattr(value, "__module__", None) == module.__name__

@@ -64,7 +64,7 @@ class Difference:
         )
 
 
-def _in_words(field: str, value: Any) -> str:
+def _in_words(field: str, value: object) -> str:
     if isinstance(value, dict):
         items = [f"{name} {_in_words(f'{field}.{name}', item)}" for name, item in value.items()]
         return f"{{{', '.join(items)}}}"

@@ -13,7 +13,7 @@ from rollcast.config.sentences import find_mistakes
 from rollcast.config.services import Local
 
 
-class SweepArm(Settings):
+class NamedArm(Settings):
     """One recipe of a sweep: settings put over the base's run file."""
 
     name: Annotated[str, Field(pattern=RUN_NAME)]
@@ -42,7 +42,7 @@ class SweepFile(Settings):
     folder: Path | None = None
     """Folder of the sweep, with a folder for each run. None = the sweep's name in the `folder` of
     the run file."""
-    arms: tuple[SweepArm, ...] = ()
+    arms: tuple[NamedArm, ...] = ()
     """Arms by name."""
     grid: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(default_factory=dict)
     """Dotted setting of a run file -> its values. Every combination is an arm, named after its

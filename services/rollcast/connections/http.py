@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 from pydantic import SecretStr
@@ -18,6 +18,9 @@ from rollcast.config.connections import TLS, Http
 from rollcast.config.errors import UserError
 from rollcast.connections.certificates import check_server, verifying_context
 from rollcast.connections.waiting_connections import WaitingConnections, WatchedListener
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
 
 START_SECONDS = 20.0
 MAX_CONNECTIONS = 512
@@ -158,7 +161,7 @@ class HttpServer:
 
     def __init__(
         self,
-        application: Any,
+        application: "ASGIApp",
         listener: socket.socket,
         settings: Http,
         guarded: frozenset[str] = frozenset(),

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -276,24 +275,19 @@ def _convert_verdict(
 
 
 def forecast_run(
-    name: str,
-    evaluations: Sequence[CurvePoint],
-    budget: RunBudget,
-    *,
-    origin: Origin = OWN,
-    kept_checkpoints: KeptCheckpoints | None = None,
-    **fields: Any,
+    history: RunHistory, budget: RunBudget, *, sequence: int, updated_at: float
 ) -> RunForecast | None:
-    """Fit one run; None while there is no evaluation after step 0.
-
-    `fields`: of the `RunForecast`, which the fit does not depend on.
-    """
-    if not np.any((column(evaluations, "compute") > 0) & (column(evaluations, "step") > 0)):
+    """Fit a run that goes on; None while there is no evaluation after step 0."""
+    points = history.evaluations
+    if not np.any((column(points, "compute") > 0) & (column(points, "step") > 0)):
         return None
-    history = RunHistory(name, evaluations, origin=origin, kept_checkpoints=kept_checkpoints)
-    fields["end"] = budget.end(evaluations)
-    fields["evaluations_left"] = budget.evaluations_left(evaluations)
-    return replace(forecast_history(history), **fields)
+    return replace(
+        forecast_history(history),
+        sequence=sequence,
+        updated_at=updated_at,
+        end=budget.end(points),
+        evaluations_left=budget.evaluations_left(points),
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from rollcast.curves.answer import (
 )
 from rollcast.curves.evaluations import TrainerStatus
 from rollcast.curves.run_forecast import QUANTILES, RunForecast
-from rollcast.forecaster.board import finite, tokens_by_staleness
+from rollcast.forecaster.board import finite_or_none, tokens_by_staleness
 from rollcast.forecaster.history import KeptForecast
 from rollcast.forecaster.schema import (
     AdviceAnswer,
@@ -202,10 +202,12 @@ def status_answer(
     run: str, status: TrainerStatus, trace: tuple[Trace, ...], episodes: tuple[str, ...]
 ) -> StatusAnswer:
     fields = {
-        name: finite(value) for name, value in vars(status).items() if not isinstance(value, dict)
+        name: finite_or_none(value)
+        for name, value in vars(status).items()
+        if not isinstance(value, dict)
     }
     buckets = [
-        StalenessBucket(steps=finite(bound), tokens=tokens)
+        StalenessBucket(steps=finite_or_none(bound), tokens=tokens)
         for bound, tokens in tokens_by_staleness(status.staleness)
     ]
     groups = came_back_in_words(status.group_signals)

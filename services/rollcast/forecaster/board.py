@@ -75,8 +75,8 @@ class Board:
             entry.trace.append(
                 Trace(
                     step=status.step,
-                    truncation_ratio=finite(status.truncation_ratio),
-                    mean_staleness=finite(mean),
+                    truncation_ratio=finite_or_none(status.truncation_ratio),
+                    mean_staleness=finite_or_none(mean),
                 )
             )
 
@@ -99,7 +99,7 @@ class Board:
             return self._source
 
 
-def finite(value: float | None) -> float | None:
+def finite_or_none(value: float | None) -> float | None:
     """None for NaN and infinities, which JSON does not have."""
     return value if value is not None and math.isfinite(value) else None
 
@@ -120,11 +120,11 @@ def _recent_mean(
     """Mean staleness of the tokens trained since `previous_totals` (tokens, tokens x steps), and
     the present value of `previous_totals`.
     """
-    finite = [
+    finite_buckets = [
         (bound, tokens) for bound, tokens in tokens_by_staleness(buckets) if bound != float("inf")
     ]
-    total_tokens = sum(tokens for _, tokens in finite)
-    weighted_tokens = sum(bound * tokens for bound, tokens in finite)
+    total_tokens = sum(tokens for _, tokens in finite_buckets)
+    weighted_tokens = sum(bound * tokens for bound, tokens in finite_buckets)
     if total_tokens < previous_totals[0]:
         previous_totals = (0.0, 0.0)
     fresh = total_tokens - previous_totals[0]

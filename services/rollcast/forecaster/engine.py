@@ -21,6 +21,7 @@ from rollcast.curves.evaluations import (
     EvaluationLog,
     Origin,
     Reading,
+    RunHistory,
 )
 from rollcast.curves.run_forecast import (
     RunBudget,
@@ -291,23 +292,24 @@ class ForecastEngine:
         read_checkpoints = self._checkpoint_readers.get(run)
         self._records.replay(name, surviving, budget, new, max_replays)
         self._sequence += 1
-        forecast = forecast_run(
+        history = RunHistory(
             name,
             surviving,
-            budget,
-            sequence=self._sequence,
-            updated_at=time.time(),
-            num_lost=curve_selection.num_lost,
-            num_incomplete=curve_selection.num_incomplete,
             origin=origin,
-            worth=terms.worth,
-            price=terms.price,
-            last_advice=self._records.last_advice(name, len(surviving)),
+            num_incomplete=curve_selection.num_incomplete,
             end_reason=self._end_reasons.get(run),
+            last_advice=self._records.last_advice(name, len(surviving)),
             kept_checkpoints=None if read_checkpoints is None else read_checkpoints(),
         )
+        forecast = forecast_run(history, budget, sequence=self._sequence, updated_at=time.time())
         if forecast is None:
             return
+        forecast = replace(
+            forecast,
+            num_lost=curve_selection.num_lost,
+            worth=terms.worth,
+            price=terms.price,
+        )
         self._records.keep_advice(forecast)
         outlook = look_ahead(forecast, self._records.grid(forecast))
         self._metrics.show(forecast, outlook, self._records.surprise(forecast))

@@ -7,7 +7,7 @@ goes on.
 import sqlite3
 from collections.abc import Callable, Mapping
 
-from rollcast.curves.evaluations import CurvePoint
+from rollcast.curves.evaluations import CurvePoint, RunHistory
 from rollcast.curves.run_forecast import (
     ForecastSummary,
     RunBudget,
@@ -79,9 +79,8 @@ class ForecastRecords:
             return
         for num_points in point_counts[:: -(-len(point_counts) // max_replays)]:
             evaluated_at = surviving[num_points - 1].at
-            earlier = forecast_run(
-                name, surviving[:num_points], budget, sequence=0, updated_at=evaluated_at
-            )
+            history = RunHistory(name, surviving[:num_points])
+            earlier = forecast_run(history, budget, sequence=0, updated_at=evaluated_at)
             if earlier is not None:
                 self.keep_forecast(earlier, look_ahead(earlier, self.grid(earlier)), replayed=True)
 

@@ -197,8 +197,8 @@ async def _form(request: Request) -> Form:
     query = request.url.query
     if request.method == "POST":
         query += "&" + (await request.body()).decode("utf-8", errors="replace")
-    in_path = {name: [str(value)] for name, value in request.path_params.items()}
-    return parse_qs(query, max_num_fields=100) | in_path
+    path_parameters = {name: [str(value)] for name, value in request.path_params.items()}
+    return parse_qs(query, max_num_fields=100) | path_parameters
 
 
 def _one(form: Form, name: str, default: str | None = None) -> str:

@@ -1,6 +1,7 @@
 """How the HTTP API refuses a request: one sentence in `detail`."""
 
 import math
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -61,7 +62,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
     return _sentence(error.status_code, str(error.detail), error.headers)
 
 
-def _sentence(status: int, text: str, headers: Any = None) -> Response:
+def _sentence(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
     """Lone surrogates, which JSON may carry in and UTF-8 may not carry out, are escaped."""
     safe = text.encode("utf-8", errors="backslashreplace").decode()
     return JSONResponse({"detail": safe}, status_code=status, headers=headers)

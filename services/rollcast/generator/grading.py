@@ -174,7 +174,7 @@ class GradingThreads:
         await asyncio.shield(running)
 
     def _grade(self, task: PromptTask, token_ids: list[int]) -> Graded:
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         completion = self._completion(task, token_ids)
         is_in_process = self._verifiers.find(task.verifier).place == "process"
         sandbox = self._local_sandbox if is_in_process else self._sandbox
@@ -185,15 +185,16 @@ class GradingThreads:
             sandbox=sandbox,
             verifiers=self._verifiers,
         )
-        return _make_graded(verdict, started)
+        return _make_graded(verdict, started_at)
 
     async def _ask(self, task: PromptTask, token_ids: list[int]) -> Graded:
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         completion = self._completion(task, token_ids)
         if len(completion) > MAX_COMPLETION_CHARACTERS:
-            return _make_graded(Grade(0.0, "wrong"), started)
+            return _make_graded(Grade(0.0, "wrong"), started_at)
         return _make_graded(
-            await self._services.grade(task.verifier, completion, task.verifier_reference), started
+            await self._services.grade(task.verifier, completion, task.verifier_reference),
+            started_at,
         )
 
     def _completion(self, task: PromptTask, token_ids: list[int]) -> str:
@@ -205,8 +206,8 @@ class GradingThreads:
         self._exporter.add(generator_metrics.VERIFIER_REQUESTS, verifier=verifier, outcome=outcome)
 
 
-def _make_graded(verdict: Grade, started: float) -> Graded:
-    seconds = time.perf_counter() - started
+def _make_graded(verdict: Grade, started_at: float) -> Graded:
+    seconds = time.perf_counter() - started_at
     return Graded(
         verdict.reward, GradingStatus(verdict.status), seconds, verdict.reason, verdict.failure
     )

@@ -129,7 +129,7 @@ class RemoteSandbox:
 
     def _retry(self, call: Callable[[Any, float], Reply]) -> Reply:
         """Repeat until there is an answer or the deadline is over. Raises the last RpcError."""
-        until = time.monotonic() + self._patience_seconds
+        deadline = time.monotonic() + self._patience_seconds
         attempts = Retrying(
             retry=retry_if_exception(_may_pass),
             stop=stop_before_delay(self._patience_seconds),
@@ -137,7 +137,7 @@ class RemoteSandbox:
             wait=wait_random_exponential(multiplier=0.1, max=2.0),
             reraise=True,
         )
-        return attempts(lambda: self._once(call, max(0.1, until - time.monotonic())))
+        return attempts(lambda: self._once(call, max(0.1, deadline - time.monotonic())))
 
     def _once(self, call: Callable[[Any, float], Reply], seconds: float) -> Reply:
         try:

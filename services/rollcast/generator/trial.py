@@ -54,9 +54,9 @@ async def try_out(config: RunConfig, num_prompts: int, fork: EngineFork) -> Tria
     prompts = _prompts(config.model, config.tasks, config.recipe.max_prompt_tokens, num_prompts)
     if any(item.prompt.environment for item in prompts):
         await check_chat_format(config.model, config.tasks.prompt_format)
-    began = time.monotonic()
+    began_at = time.monotonic()
     engine = await Engine.start(config, NAME, fork, own_weights=True)
-    started = time.monotonic()
+    started_at = time.monotonic()
     exporter = Exporter(config.run)
     grader = GradingThreads(engine.decode, config.tasks, exporter)
     try:
@@ -73,7 +73,7 @@ async def try_out(config: RunConfig, num_prompts: int, fork: EngineFork) -> Tria
                 for index in range(task.num_rollouts)
             ]
             await asyncio.gather(*(sampler.run() for _, sampler in running))
-            sampled = time.monotonic()
+            sampled_at = time.monotonic()
             await engine.observe()
             tried = [
                 await _grade(engine, grader, prompts[task.sequence], task, sampler)
@@ -81,8 +81,8 @@ async def try_out(config: RunConfig, num_prompts: int, fork: EngineFork) -> Tria
             ]
         seconds = sum(graded.seconds for _, graded in tried)
         return TrialRecord(
-            started - began,
-            sampled - started,
+            started_at - began_at,
+            sampled_at - started_at,
             seconds,
             tuple(completion for completion, _ in tried),
         )

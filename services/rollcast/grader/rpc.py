@@ -2,7 +2,7 @@
 
 import threading
 import time
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import grpc
 
@@ -39,14 +39,18 @@ class GradingService(grading_pb2_grpc.GradingServicer):
         self._imports: dict[str, threading.Thread] = {}
         self._lock = threading.Lock()
 
-    def Check(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
+    def Check(  # noqa: N802
+        self, request: grading_pb2.CheckRequest, context: grpc.ServicerContext
+    ) -> grading_pb2.CheckReply:
         """Whether requests of these verifiers with these limits would be graded."""
         self._limits(request.limits, context)
         for verifier in request.verifiers:
             self._check(verifier, context)
         return grading_pb2.CheckReply()
 
-    def Grade(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
+    def Grade(  # noqa: N802
+        self, request: grading_pb2.GradeRequest, context: grpc.ServicerContext
+    ) -> grading_pb2.GradeReply:
         """The clock of a grading starts when its turn has come."""
         limits = self._limits(request.limits, context)
         self._check(request.verifier, context)
@@ -65,7 +69,7 @@ class GradingService(grading_pb2_grpc.GradingServicer):
             )
         try:
             with self._turns.turn(context.is_active):
-                began = time.perf_counter()
+                began_at = time.perf_counter()
                 grade = self._sandbox.grade(request.verifier, completion, reference, limits=limits)
         except NoTurn as none:
             status = (
@@ -75,7 +79,7 @@ class GradingService(grading_pb2_grpc.GradingServicer):
             )
             self._refuse(context, status, none.reason, f"no turn: {none.reason}; try again")
         self._exporter.add(grader_metrics.GRADER_GRADINGS, status=grade.status)
-        self._exporter.observe(grader_metrics.GRADER_SECONDS, time.perf_counter() - began)
+        self._exporter.observe(grader_metrics.GRADER_SECONDS, time.perf_counter() - began_at)
         return grading_pb2.GradeReply(
             reward=grade.reward, status=grade.status, reason=grade.reason, failure=grade.failure
         )
@@ -95,7 +99,9 @@ class GradingService(grading_pb2_grpc.GradingServicer):
                 thread.start()
             return thread
 
-    def _limits(self, request_limits: Any, context: grpc.ServicerContext) -> Limits:
+    def _limits(
+        self, request_limits: grading_pb2.GradingLimits, context: grpc.ServicerContext
+    ) -> Limits:
         allowed = {
             "deadline_seconds": self._grading_limits.longest_seconds,
             "seconds_per_test": self._grading_limits.seconds_per_test,

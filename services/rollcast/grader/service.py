@@ -9,7 +9,8 @@ stop:  at SIGTERM or SIGINT no call gets a turn and waiting calls are refused; r
 
 import json
 import time
-from typing import Any
+
+import grpc
 
 from rollcast.config.connections import Redis, Rpc
 from rollcast.config.errors import UserError
@@ -76,7 +77,7 @@ def serve(config: RunConfig) -> int:
     if reduced:
         log.warning(reduced)
     turns = Turns(running=processes, waiting=settings.queue, exporter=exporter)
-    server: Any = None
+    server: grpc.Server | None = None
 
     def ready() -> tuple[bool, str]:
         if stop():
@@ -125,9 +126,9 @@ def import_verifiers(service: GradingService, names: list[str]) -> None:
     """
     threads = [service.start(name) for name in names]
     # 30.0: time that a start waits for verifiers to be imported.
-    until = time.monotonic() + 30.0
+    deadline = time.monotonic() + 30.0
     for thread in threads:
-        thread.join(max(0.0, until - time.monotonic()))
+        thread.join(max(0.0, deadline - time.monotonic()))
 
 
 def refuse_credentials(redis: Redis, rpc: Rpc) -> None:

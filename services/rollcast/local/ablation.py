@@ -25,7 +25,7 @@ from rollcast.local.ablation_parts import Change, apply_change, is_same_in_effec
 from rollcast.local.custom_function_copies import is_move
 from rollcast.local.frozen_forecast import conclude
 from rollcast.local.status import StatusReader
-from rollcast.local.supervisor import Doing, ServiceLostError
+from rollcast.local.supervisor import RunState, ServiceLostError
 from rollcast.local.up import RunDeadlineError, View, run_locally
 from rollcast.runfolder.files import ABLATION, RESULT, RUN_FILE, STEPS, UP_FILE
 from rollcast.runfolder.folder import check_format, has_history
@@ -91,7 +91,7 @@ def run_set(
     resume: bool,
     make_run_view: Callable[[int], View],
     report: Callable[[str], None],
-    seconds_per_run: float | None = None,
+    max_seconds_per_run: float | None = None,
 ) -> list[RunRecord]:
     """Run those that are not finished; the records of all, in the order of the plan.
 
@@ -105,7 +105,7 @@ def run_set(
         if (item.config.run_folder / RESULT).exists():  # it came to its end and was concluded
             _conclude(record, item.config)
         else:
-            _run(item.config, record, make_run_view(index), seconds_per_run)
+            _run(item.config, record, make_run_view(index), max_seconds_per_run)
             if record.state is State.FAILED:
                 report(f"{record.run} failed: {record.error}")
         write_progress(folder, records)
@@ -199,21 +199,26 @@ def _changes(earlier: Settings, current: Settings) -> list[Difference]:
     return [change for change in differences(earlier, current) if not is_move(change)]
 
 
-def _run(config: RunConfig, record: RunRecord, view: View, seconds_per_run: float | None) -> None:
-    started = time.monotonic()
+def _run(
+    config: RunConfig, record: RunRecord, view: View, max_seconds_per_run: float | None
+) -> None:
+    started_at = time.monotonic()
     try:
         ending = run_locally(
-            config, resume=has_history(config.run_folder), view=view, most_seconds=seconds_per_run
+            config,
+            resume=has_history(config.run_folder),
+            view=view,
+            max_seconds=max_seconds_per_run,
         )
     except (UserError, ServiceLostError, RunDeadlineError) as error:
         record.state = State.FAILED
         record.error = str(error)
     else:
-        if ending is Doing.STOPPED:
+        if ending is RunState.STOPPED:
             record.state = State.INTERRUPTED
         else:
             _conclude(record, config)
-    record.seconds = round(time.monotonic() - started, 1)
+    record.seconds = round(time.monotonic() - started_at, 1)
 
 
 def _conclude(record: RunRecord, config: RunConfig) -> None:

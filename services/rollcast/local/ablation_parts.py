@@ -44,7 +44,7 @@ class RecipePart:
     without: Callable[[Recipe, Tasks], Change]
 
 
-def _part(name: str, instead: str, **change: Any) -> RecipePart:
+def _part(name: str, instead: str, **change: object) -> RecipePart:
     """`change`: settings of the recipe, or functions of the base's that return them; the first one
     holds the part.
     """

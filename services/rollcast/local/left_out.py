@@ -9,7 +9,7 @@ import json
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from rollcast.config.base import Settings
 from rollcast.config.custom_function_digests import with_digests
@@ -63,7 +63,7 @@ def filled_in(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"model": model, "tasks": tasks, "recipe": recipe})
 
 
-def _fill_unset(settings: Group, **values: Any) -> Group:
+def _fill_unset(settings: Group, **values: object) -> Group:
     """The group with those values that its file does not set; None = leave it."""
     left_out = values.keys() - settings.model_fields_set
     return settings.model_copy(

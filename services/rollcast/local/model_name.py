@@ -1,7 +1,6 @@
 """Whether `model.path` is a folder of this machine or a name on the Hugging Face hub."""
 
 import difflib
-import json
 import re
 from collections.abc import Iterable
 from itertools import islice
@@ -9,7 +8,7 @@ from pathlib import Path
 
 from rollcast.config.errors import UserError
 from rollcast.local.demo.base_model import PLACEHOLDER, BaseModel
-from rollcast.memory.model_file import CONFIG, folder_here
+from rollcast.memory.model_file import CONFIG, folder_here, read_file
 
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 WITHOUT_OWNER = frozenset(
@@ -71,7 +70,9 @@ def weight_bytes(model: str) -> int:
         if is_on_the_hub(model):
             check_hub_name(model)
             return 0
-        json.loads((folder / "config.json").read_bytes())
+        (folder / CONFIG).stat()
+        # In the words of the check of the memory, so that one mistake is one sentence.
+        read_file(folder / CONFIG, f"model.path = {model}")
         files = [*folder.glob("*.safetensors"), *folder.glob("*.bin")]
         for file in files:
             with file.open("rb") as stream:
@@ -93,9 +94,9 @@ def weight_bytes(model: str) -> int:
                 else "give the folder of a Hugging Face model"
             )
         ) from error
-    except ValueError as error:
+    except ValueError as error:  # a null character in the path
         raise UserError(
-            f"model.path = {model}: its config.json is not JSON; download the model again"
+            f"model.path = {model}: {error}; give the folder of a Hugging Face model"
         ) from error
     if not sum(sizes):
         raise UserError(

@@ -139,7 +139,7 @@ def _grading(tasks: Tasks) -> dict[tuple[str, str], Any]:
     return grading
 
 
-def _without_folder(value: Any) -> Any:
+def _without_folder(value: object) -> Any:
     return (
         Path(value).name
         if isinstance(value, str) and is_function(value) and "\n" not in value

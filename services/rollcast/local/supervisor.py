@@ -55,7 +55,7 @@ class EventReport(Protocol):
         """`trouble`: something went wrong."""
 
 
-class Doing(StrEnum):
+class RunState(StrEnum):
     """The state of the run at this moment; the last three remain."""
 
     RUNNING = "running"
@@ -95,7 +95,7 @@ class Supervisor:
         work. `tick` is called some times a second. `worth_saving`: whether this start has made what
         could be lost."""
         self._watched = [_Watched(Service(spec)) for spec in specs]
-        self.doing = Doing.RUNNING
+        self.run_state = RunState.RUNNING
         self._restart_limit = restart_limit
         self._interrupt_seconds = interrupt_seconds
         self._show_line = report
@@ -107,7 +107,7 @@ class Supervisor:
         self._orphans = Orphans()
         self._kills = kills()
 
-    def run(self, ready: Callable[[Service], None] = lambda _: None) -> Doing:
+    def run(self, ready: Callable[[Service], None] = lambda _: None) -> RunState:
         """Start, watch and stop; returns FINISHED, or STOPPED after an interrupt. `ready` waits for
         a service just started, at most until `asked_to_stop`.
 
@@ -123,17 +123,17 @@ class Supervisor:
                         ready(watched.service)
                 finished = self._watch()
             finally:
-                self.doing = Doing.STOPPING
+                self.run_state = RunState.STOPPING
                 self._signals_at_stop = self._signals
                 if finished or self._worth_saving():
                     self._stop_in_order(is_finished=finished)
                 else:
                     self._stop_at_once()
                 self._sweep_orphans(grace_seconds=0.0)
-                self.doing = Doing.FINISHED if finished else Doing.STOPPED
+                self.run_state = RunState.FINISHED if finished else RunState.STOPPED
         if self._view_error is not None:
             raise self._view_error
-        return self.doing
+        return self.run_state
 
     def asked_to_stop(self) -> bool:
         """Whether a signal came."""
@@ -237,17 +237,17 @@ class Supervisor:
             ]
             for service in stopping_services:
                 service.terminate()
-            began = time.monotonic()
+            began_at = time.monotonic()
             for service in stopping_services:
                 self._await_end(
                     service,
-                    began,
+                    began_at,
                     is_finished=is_finished,
                     num_later_orders=len(orders) - num_before,
                 )
 
     def _await_end(
-        self, service: Service, began: float, *, is_finished: bool, num_later_orders: int
+        self, service: Service, began_at: float, *, is_finished: bool, num_later_orders: int
     ) -> None:
         """Wait for a service that was asked to end; kill it if it takes too long."""
         is_late_told = False
@@ -257,7 +257,7 @@ class Supervisor:
             deadline = None if self._asked_at is None else self._asked_at + self._interrupt_seconds
             limit = killed_at(
                 spec,
-                began,
+                began_at,
                 is_finished=is_finished,
                 deadline=deadline,
                 num_later_orders=num_later_orders,
@@ -330,13 +330,13 @@ class Supervisor:
 
 def killed_at(
     spec: ServiceSpec,
-    began: float,
+    began_at: float,
     *,
     is_finished: bool,
     deadline: float | None,
     num_later_orders: int,
 ) -> float:
-    """When a service that was asked to end at `began` is killed; all of one clock, in seconds.
+    """When a service that was asked to end at `began_at` is killed; all of one clock, in seconds.
 
     `deadline`: of all services together, if the run was interrupted.
     """
@@ -344,9 +344,9 @@ def killed_at(
     if is_finished and not spec.unhurried:
         seconds = min(seconds, FINISHED_SECONDS)
     if deadline is None or spec.saves:
-        return began + seconds
+        return began_at + seconds
     share = deadline - SHARE_SECONDS * num_later_orders
-    return began + min(seconds, max(share - began, SHARE_SECONDS))
+    return began_at + min(seconds, max(share - began_at, SHARE_SECONDS))
 
 
 def _note_failure(watched: _Watched, words: str) -> int:

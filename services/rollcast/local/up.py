@@ -25,7 +25,7 @@ from rollcast.local.monitor import Targets, how_to_watch, prometheus_spec, write
 from rollcast.local.process import Service, ServiceSpec
 from rollcast.local.resumed import changes_since_start
 from rollcast.local.services import service_specs
-from rollcast.local.supervisor import Doing, Supervisor
+from rollcast.local.supervisor import RunState, Supervisor
 from rollcast.memory.device import smallest_gpu
 from rollcast.runfolder import folder as run_folder
 from rollcast.runfolder.files import REDIS, RUN_FILE, UP_FILE, checkpoint_place
@@ -43,7 +43,7 @@ class View(Protocol):
     def report(self, line: str, *, trouble: bool = False) -> None:
         """`trouble`: something went wrong, and is shown before other lines."""
 
-    def tick(self, doing: Doing = Doing.RUNNING) -> None:
+    def tick(self, run_state: RunState = RunState.RUNNING) -> None:
         """Called some times a second, and once when all is over."""
 
 
@@ -63,16 +63,16 @@ def run_locally(
     view: View,
     news: Sequence[str] = (),
     monitor: bool = False,
-    most_seconds: float | None = None,
-) -> Doing:
+    max_seconds: float | None = None,
+) -> RunState:
     """Check, start, supervise, stop; returns FINISHED, STOPPED after an interrupt, or PAUSED if the
     view asked for it.
 
     `step`: of the kept checkpoint to go on from; None = the newest. `news`: first lines of the
     view. `monitor`: start a Prometheus as well. Raises UserError for every mistake that the user
-    can fix, and RunDeadlineError after `most_seconds`; no process is left running then.
+    can fix, and RunDeadlineError after `max_seconds`; no process is left running then.
     """
-    started = time.monotonic()
+    started_at = time.monotonic()
     config = config.model_copy(
         update={"folder": config.folder.absolute(), "recipe": with_digests(config.recipe)}
     )
@@ -113,22 +113,22 @@ def run_locally(
         )
         services = LocalServices(config, specs, view)
         targets = services.add_monitor() if monitor else None
-        return services.supervise(_ticker(view, targets, started, most_seconds))
+        return services.supervise(_ticker(view, targets, started_at, max_seconds))
 
 
 def _ticker(
-    view: View, targets: Targets | None, started: float, most_seconds: float | None
-) -> Callable[[Doing], None]:
-    """The call of some times a second; it raises RunDeadlineError `most_seconds` after
-    `started`.
+    view: View, targets: Targets | None, started_at: float, max_seconds: float | None
+) -> Callable[[RunState], None]:
+    """The call of some times a second; it raises RunDeadlineError `max_seconds` after
+    `started_at`.
     """
 
-    def tick(doing: Doing) -> None:
-        if most_seconds is not None and time.monotonic() > started + most_seconds:
-            raise RunDeadlineError(f"took longer than {most_seconds:.0f} s and was stopped")
+    def tick(run_state: RunState) -> None:
+        if max_seconds is not None and time.monotonic() > started_at + max_seconds:
+            raise RunDeadlineError(f"took longer than {max_seconds:.0f} s and was stopped")
         if targets is not None:
             targets.refresh()
-        view.tick(doing)
+        view.tick(run_state)
 
     return tick
 
@@ -155,7 +155,7 @@ class LocalServices:
             self.view.report(line)
         return Targets(config.run_folder, config.http, config.forecaster.bind)
 
-    def supervise(self, tick: Callable[[Doing], None]) -> Doing:
+    def supervise(self, tick: Callable[[RunState], None]) -> RunState:
         """Start them, keep them alive and stop them; how the run ended."""
         config = self.config
         folder = config.run_folder
@@ -169,7 +169,7 @@ class LocalServices:
             restart_limit=5,
             interrupt_seconds=seconds,
             report=self.view.report,
-            tick=lambda: tick(supervisor.doing),
+            tick=lambda: tick(supervisor.run_state),
             worth_saving=lambda: run_folder.history_file_sizes(folder) != made_before,
         )
 
@@ -180,10 +180,10 @@ class LocalServices:
         try:
             ending = supervisor.run(ready)
         except RunPausedError:
-            return Doing.STOPPED if supervisor.asked_to_stop() else Doing.PAUSED
-        if ending is Doing.FINISHED and (reason := early_end(folder)) is not None:
+            return RunState.STOPPED if supervisor.asked_to_stop() else RunState.PAUSED
+        if ending is RunState.FINISHED and (reason := early_end(folder)) is not None:
             self.view.report(f"`stop_when` ended the run: {reason}")
-        tick(supervisor.doing)
+        tick(supervisor.run_state)
         return ending
 
 

@@ -105,8 +105,10 @@ def _entry(
     present_values = {
         f"{prefix}/{name}": float(value) for name, value in values.items() if value is not None
     }
-    finite = {name: value for name, value in present_values.items() if math.isfinite(value)}
-    return Entry(step, logged_at or 0.0, finite, num_left_out=len(present_values) - len(finite))
+    finite_values = {name: value for name, value in present_values.items() if math.isfinite(value)}
+    return Entry(
+        step, logged_at or 0.0, finite_values, num_left_out=len(present_values) - len(finite_values)
+    )
 
 
 def as_table(samples: tuple[SampledCompletion, ...]) -> Iterator[str]:

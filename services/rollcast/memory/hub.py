@@ -22,10 +22,10 @@ def hub_url(model: str, name: str) -> str:
     return f"{os.environ.get('HF_ENDPOINT', HUB).rstrip('/')}/{model}/resolve/main/{name}"
 
 
-def hub_file(model: str, name: str, *, until: float) -> Generator[bytes]:
+def hub_file(model: str, name: str, *, deadline: float) -> Generator[bytes]:
     """The file piece by piece; the transfer ends when the generator is closed.
 
-    Raises httpx.HTTPError, httpx.InvalidURL, and TimeoutError after `until`.
+    Raises httpx.HTTPError, httpx.InvalidURL, and TimeoutError after `deadline`.
     """
     import httpx
 
@@ -41,7 +41,7 @@ def hub_file(model: str, name: str, *, until: float) -> Generator[bytes]:
     with request as answer:
         answer.raise_for_status()
         for piece in answer.iter_raw():
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 raise TimeoutError(f"{name} of {model} on the hub is not here in time")
             yield piece
 

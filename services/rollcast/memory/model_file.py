@@ -49,7 +49,7 @@ def read_from_hub(model: str) -> dict[str, Any]:
 
     url = hub_url(model, CONFIG)
     try:
-        with closing(hub_file(model, CONFIG, until=hub_limit())) as pieces:
+        with closing(hub_file(model, CONFIG, deadline=hub_limit())) as pieces:
             return _parse_config(beginning(pieces, MAX_CONFIG_BYTES), url)
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
         sentence = (

@@ -53,7 +53,7 @@ def stored_on_hub(model: str) -> dict[str, Shape] | None:
     """
     import httpx
 
-    read_hub_file = partial(hub_file, model, until=hub_limit())
+    read_hub_file = partial(hub_file, model, deadline=hub_limit())
     for is_split in (False, True):
         try:
             return _read_stored_shapes(read_hub_file, is_split=is_split)

@@ -18,11 +18,14 @@ class ServerProcess:
         program: Sequence[str],
         arguments: Sequence[str],
         variables: Mapping[str, str],
-        **options: Any,
+        *,
+        stdin: int | None = None,
+        stderr: int | None = None,
+        cwd: str | None = None,
     ) -> None:
         """Start `program` with the number of its descriptor and the arguments. Raises OSError.
 
-        options: further ones of Popen.
+        stdin, stderr, cwd: as in Popen.
         """
         self.control, server_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         descriptor = server_socket.fileno()
@@ -34,7 +37,9 @@ class ServerProcess:
                     pass_fds=(descriptor,),
                     start_new_session=True,
                     env=variables,
-                    **options,
+                    stdin=stdin,
+                    stderr=stderr,
+                    cwd=cwd,
                 )
             except OSError:
                 self.control.close()

@@ -25,10 +25,10 @@ def bound_metrics(values: Mapping[Any, Any]) -> dict[str, float]:
     return metrics
 
 
-def _is_name(name: Any) -> bool:
+def _is_name(name: object) -> bool:
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     # A flag is 0 or 1. NaN compares as false. An integer may have hundreds of digits.
     return isinstance(value, int | float) and abs(value) <= 1e30  # sums of it stay finite

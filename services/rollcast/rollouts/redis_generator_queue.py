@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from redis.typing import EncodableT
+
 from rollcast.config.connections import Redis as RedisSettings
 from rollcast.connections.redis import connect_async
 from rollcast.rollouts import index
@@ -108,7 +110,7 @@ class RedisGeneratorQueue(RedisQueueEnd):
             script, claimed, task.sequence, task.attempt, index.version_text(version), payload
         )
 
-    async def _let_go(self, script: str, claimed: Claimed, *arguments: Any) -> bool:
+    async def _let_go(self, script: str, claimed: Claimed, *arguments: EncodableT) -> bool:
         purpose = claimed.task.purpose.value
         accepted = await self._run(script, self.owner, purpose, claimed.stream_id, *arguments)
         self._claimed_entries.discard(claimed.entry)
@@ -168,10 +170,10 @@ class RedisGeneratorQueue(RedisQueueEnd):
             claimed.append(Claimed(task, stream_id, PolicyVersion.parse(version.decode())))
         return claimed
 
-    async def _run(self, name: str, *arguments: Any) -> Any:
+    async def _run(self, name: str, *arguments: EncodableT) -> Any:
         return await self._call(lambda: self._script(name, *arguments))
 
-    async def _script(self, name: str, *arguments: Any) -> Any:
+    async def _script(self, name: str, *arguments: EncodableT) -> Any:
         return await self._client.register_script(script_source(name))(
             keys=self._keys.all, args=arguments
         )

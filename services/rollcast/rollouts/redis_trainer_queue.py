@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from redis.typing import EncodableT
+
 from rollcast.config.connections import Redis as RedisSettings
 from rollcast.config.errors import UserError
 from rollcast.connections.redis import connect
@@ -49,7 +51,7 @@ class RedisTrainerQueue(RedisQueueEnd):
     def dispatch(self, tasks: Sequence[PromptTask]) -> list[int]:
         added: list[int] = []
         for start in range(0, len(tasks), 64):
-            arguments: list[Any] = []
+            arguments: list[EncodableT] = []
             for task in tasks[start : start + 64]:
                 version = index.version_text(task.first_version)
                 arguments += [
@@ -203,7 +205,7 @@ class RedisTrainerQueue(RedisQueueEnd):
         self._delivered_ids.add(stream_id)
         return Delivery(stream_id, group, len(payload))
 
-    def _run(self, name: str, *arguments: Any) -> Any:
+    def _run(self, name: str, *arguments: EncodableT) -> Any:
         script = self._client.register_script(script_source(name))
         return self._call(lambda: script(keys=self._keys.all, args=arguments))
 

@@ -47,6 +47,7 @@ def write_losses(folder: Path, losses: Sequence[EpisodeLosses]) -> None:
 def read_losses(folder: Path) -> list[EpisodeLosses]:
     """The losses of the run in this folder; none if the file is missing or of another form."""
     try:
-        return read_record(folder / EPISODE_LOSSES, list[EpisodeLosses])
+        # A few sentences for each environment: a longer file is not the trainer's.
+        return read_record(folder / EPISODE_LOSSES, list[EpisodeLosses], max_bytes=1 << 20)
     except (OSError, ValueError):
         return []

@@ -349,15 +349,15 @@ def parse(line: bytes, kind: type[Record]) -> Record:
     return record
 
 
-def read_record(path: Path, kind: type[Record]) -> Record:
+def read_record(path: Path, kind: type[Record], *, max_bytes: int = MAX_FILE_BYTES) -> Record:
     """The record that a whole file holds.
 
     Raises OSError as reading does; ValueError as `parse`, or it is too long.
     """
     with path.open("rb") as file:
-        content = file.read(MAX_FILE_BYTES + 1)
-    if len(content) > MAX_FILE_BYTES:
-        raise ValueError(f"longer than {MAX_FILE_BYTES >> 20} MiB")
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise ValueError(f"longer than {max_bytes >> 20} MiB")
     return parse(content, kind)
 
 

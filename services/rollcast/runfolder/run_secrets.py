@@ -24,22 +24,25 @@ def with_run_secrets(config: RunConfig) -> RunConfig:
     if not is_held(config.run_folder):
         return config
     try:
-        started = load_run_config(config.run_folder / RUN_FILE, dropped=[])
+        started_settings = load_run_config(config.run_folder / RUN_FILE, dropped=[])
     except UserError:
         return config
     updates = {
-        name: getattr(started, name)
+        name: getattr(started_settings, name)
         for name, secret in _SECRETS.items()
         if getattr(getattr(config, name), secret) is None
-        and _leaves_open(getattr(config, name), getattr(started, name))
+        and _leaves_open(getattr(config, name), getattr(started_settings, name))
     }
     return config.model_copy(update=updates)
 
 
-def _leaves_open(settings: Redis | Rpc | Grader, started: Redis | Rpc | Grader) -> bool:
-    """Whether `settings` do not name another service than `started`, which is of the same kind."""
-    same_host = "host" not in settings.model_fields_set or settings.host == started.host
-    same_port = "port" not in settings.model_fields_set or settings.port in (0, started.port)
+def _leaves_open(settings: Redis | Rpc | Grader, started_settings: Redis | Rpc | Grader) -> bool:
+    """Whether `settings` do not name another service than `started_settings`, which are of the same
+    kind.
+    """
+    same_host = "host" not in settings.model_fields_set or settings.host == started_settings.host
+    open_ports = (0, started_settings.port)
+    same_port = "port" not in settings.model_fields_set or settings.port in open_ports
     return same_host and same_port
 
 

@@ -26,6 +26,11 @@ outlook/    what later evaluations will read
     simple.py                simple methods: last readings, slopes
     combined.py              the law's forecast and theirs, averaged
 
+sweep/      which of several arms deserves the next slice of one budget
+    state.py                 arms, runs, readings; prior.py: how arms of one experiment differ
+    belief.py                all arms at the target, jointly
+    policy.py                the slice that improves the choice most
+
 decisions/  verdict, forecast and decisions
     fit.py                   fit(curve, options) -> Forecast
     forecast.py              the questions that a forecast answers; digits.py: how differences are

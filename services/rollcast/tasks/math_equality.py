@@ -39,7 +39,7 @@ MAX_DECIMAL_EXPONENT = 10_000
 _DECIMAL_TEXT = re.compile(r"[-+]?\d*\.(\d+)\s*(?:\\?%)?")
 _PERCENT_PLACES = 2
 
-_NAMED = re.compile(r"=|\\in(?![A-Za-z])")
+_NAME_SEPARATOR = re.compile(r"=|\\in(?![A-Za-z])")
 """Ends a name before a set: `S = `, `x \\in`."""
 
 Kind = Literal["list", "set", "tuple"]
@@ -164,7 +164,7 @@ def _kind(expression: Any, text: str = r"\{\}") -> Kind | None:
 
 def _is_in_braces(text: str) -> bool:
     """Whether the first brace closes at the end: `\\{1\\},\\{2\\}` is a list of two sets."""
-    text = _NAMED.split(text)[-1].strip()
+    text = _NAME_SEPARATOR.split(text)[-1].strip()
     if not text.startswith(r"\{"):
         return False
     depth = 0

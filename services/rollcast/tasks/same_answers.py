@@ -2,14 +2,13 @@
 
 import re
 from fractions import Fraction
-from typing import Any
 
 _LONG_EXPONENT = re.compile(r"[eE][-+]?\d{4}")
 """1e999999999 as a fraction has as many digits."""
 _LATEX_NOISE = re.compile(r"\\(?:left|right)(?![A-Za-z])|\\[,;:! ]|[\s$~]")
 
 
-def same_answer(left: Any, right: Any) -> bool:
+def same_answer(left: object, right: object) -> bool:
     """4 and "4", 0.5 and "1/2", \\dfrac12 and \\frac12."""
     if left == right or not all(isinstance(answer, str | int | float) for answer in (left, right)):
         return bool(left == right)

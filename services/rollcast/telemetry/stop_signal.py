@@ -31,9 +31,9 @@ class StopSignal:
         """Wait for the signal, at most `seconds` (None = without limit);
         returns whether it came.
         """
-        until = None if seconds is None else time.monotonic() + seconds
+        deadline = None if seconds is None else time.monotonic() + seconds
         while not self._requested:
-            rest = None if until is None else until - time.monotonic()
+            rest = None if deadline is None else deadline - time.monotonic()
             if rest is not None and rest <= 0:
                 return False
             self._woken.settimeout(rest)

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import FrameType
 
 from rollcast.config.access_modes import FOLDER_MODE
 from rollcast.config.errors import (
@@ -277,7 +277,7 @@ class RankLauncher:
             if rank.poll() is None:
                 rank.send_signal(number)
 
-    def _pass_on(self, number: int, _: Any) -> None:
+    def _pass_on(self, number: int, _: FrameType | None) -> None:
         self._stop = True
         self._signal(signal.SIGTERM)
 

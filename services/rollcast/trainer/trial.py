@@ -64,15 +64,15 @@ def time_update(
         learner.update(
             micro_batches, loss_denominator
         )  # makes the optimizer's state, and warms caches up
-    began = passed = time.perf_counter()
+    began_at = passed_at = time.perf_counter()
 
     def note() -> None:
-        nonlocal passed
-        passed = time.perf_counter()
+        nonlocal passed_at
+        passed_at = time.perf_counter()
 
     with told_what_did_not_fit("an update", remedy):
         stats = learner.update(micro_batches, loss_denominator, note)
-    passes = passed - began
+    passes = passed_at - began_at
     return UpdateTrialRecord(passes, max(0.0, stats.seconds - passes), ranks.num_devices)
 
 

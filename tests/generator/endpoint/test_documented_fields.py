@@ -71,8 +71,8 @@ def outcome(fields: dict[str, Any], *, replaces: bool) -> str:
         request = read_request({**CHAT, **fields}, "tiny", RUN, replaces=replaces, is_retry=None)
     except RefusedRequestError:
         return "refused"
-    if request.replaced:
-        assert request.replaced == tuple(fields)
+    if request.replaced_settings:
+        assert request.replaced_settings == tuple(fields)
         return "replaced"
     if not request.tools:
         return "without tools"

@@ -1,7 +1,8 @@
 """A folder of real curves.
 
 `index.csv` has a row for each curve: `name`, `source_repo`, `metric` and, if the end of the curve
-sets the scale of its pass rates, any text under `scaled_by_own_range`. `NAME.csv` holds the
+sets the scale of its pass rates, any text under `scaled_by_own_range`; `task`, where several were
+tried. `NAME.csv` holds the
 readings: `x` (compute, ascending from 0 or more), `y` (pass rate) and, if it is known, `se`
 (standard error of y). Other columns are not read.
 """
@@ -42,6 +43,7 @@ class CorpusCurve:
         x: (n,) compute as in the file.
         y: (n,) pass rates.
         standard_error: (n,) at least MIN_STANDARD_ERROR; nan = unknown.
+        task: curves are one family within a repository, metric and task.
     """
 
     name: str
@@ -51,6 +53,7 @@ class CorpusCurve:
     x: Array
     y: Array
     standard_error: Array
+    task: str = ""
 
     def __len__(self) -> int:
         return int(self.x.size)
@@ -129,6 +132,7 @@ def _curve(folder: Path, row: dict[str, str]) -> CorpusCurve:
         x=np.array(x),
         y=np.array(y),
         standard_error=np.array(errors),
+        task=row.get("task", ""),
     )
 
 

@@ -12,6 +12,7 @@ from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
 from rollcast.curves import amounts
 from rollcast.scaling.decisions.forecast import Forecast
+from rollcast.scaling.law.curve import Array
 
 
 def check_budget(budget: float) -> None:
@@ -56,6 +57,6 @@ def law_columns(budget: float) -> dict[str, Cell]:
     }
 
 
-def draws_interval(draws: Any) -> amounts.Interval:
+def draws_interval(draws: Array) -> amounts.Interval:
     """Median and 90 % interval of a posterior's draws."""
     return amounts.interval(np.quantile(draws, amounts.MEDIAN_AND_90))

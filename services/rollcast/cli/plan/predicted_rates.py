@@ -69,7 +69,7 @@ class PredictedRates:
 
     def with_trainer(self, rates: Rates, options: RateOptions) -> Rates:
         """The rates with the trainer of each split as predicted, unless the user gave its rate."""
-        if options.step_seconds is not None or options.trainer_scaling != 1.0:
+        if options.step_seconds is not None or options.trainer_scaling is not None:
             return rates
 
         @cache

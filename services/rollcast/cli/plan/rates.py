@@ -34,8 +34,8 @@ class RateOptions:
         int | None, typer.Option(min=1, help="devices it was measured on")
     ] = None
     trainer_scaling: Annotated[
-        float, typer.Option(help="e: T times the devices are T^e times as fast")
-    ] = 1.0
+        float | None, typer.Option(help="e: T times the devices are T^e times as fast; default 1")
+    ] = None
     trainer_multiple: Annotated[
         int, typer.Option(min=1, help="trainers come in multiples of this")
     ] = 1
@@ -116,7 +116,7 @@ def calibrate(
         or (run.config.generator.tensor_parallel if run else 1),
         step_seconds=step_seconds,
         trainer_devices=options.trainer_devices or (run.trainer_devices if run else 1),
-        trainer_scaling=options.trainer_scaling,
+        trainer_scaling=1.0 if options.trainer_scaling is None else options.trainer_scaling,
         trainer_multiple=options.trainer_multiple,
         publish_seconds=options.publish_seconds,
     )
@@ -166,11 +166,10 @@ def _engine(slots: int, tokens_per_second: float, alone: float | None) -> Engine
 
 def list_assumptions(options: RateOptions, run: MeasuredRun | None, rates: Rates) -> list[str]:
     """What the rates take for granted, a sentence each."""
-    exponent = rates.trainer_scaling
     caveats = []
-    if rates.predicted_trainer is None:
+    if options.trainer_scaling is None and rates.predicted_trainer is None:
         caveats.append(
-            f"A trainer on T devices is taken to be (T / {rates.trainer_devices})^{exponent:g} "
+            f"A trainer on T devices is taken to be T / {rates.trainer_devices} "
             f"times as fast as the one measured on {rates.trainer_devices}; measure a second count "
             "and set --trainer-scaling."
         )

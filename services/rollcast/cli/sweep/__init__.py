@@ -1,1 +1,1 @@
-"""`rollcast sweep`: many recipes, one budget."""
+"""`rollcast sweep ...`: several arms, one budget."""

@@ -309,13 +309,15 @@ def per_cent_by_name(pass_rate: NamedColumn, column_options: Columns) -> str:
 
     So small a percentage all run long is less likely.
     """
-    finite = pass_rate.finite
+    finite_values = pass_rate.finite_values
     is_as_written = column_options.scale == 1 and column_options.offset == 0
-    if not (is_as_written and pass_rate.is_per_cent and finite.size and finite.max() <= 1):
+    if not (
+        is_as_written and pass_rate.is_per_cent and finite_values.size and finite_values.max() <= 1
+    ):
         return ""
     return (
         f"{shorten_name(pass_rate.name)} is per cent by its name but holds at most "
-        f"{finite.max():g}, read as parts of 1; if it is per cent, add "
+        f"{finite_values.max():g}, read as parts of 1; if it is per cent, add "
         f"{column_options.option('scale')} 0.01"
     )
 

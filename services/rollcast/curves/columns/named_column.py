@@ -62,7 +62,7 @@ class NamedColumn:
     @property
     def may_be_pass_rate(self) -> bool:
         """Whether it holds numbers, and is by its name neither compute nor something else."""
-        return not (self.is_compute or self.words & OTHER_WORDS) and bool(self.finite.size)
+        return not (self.is_compute or self.words & OTHER_WORDS) and bool(self.finite_values.size)
 
     @property
     def numbers(self) -> Numbers:
@@ -85,10 +85,10 @@ class NamedColumn:
         return bool(np.any(numbers.odd | numbers.per_cent))
 
     @property
-    def finite(self) -> Array:
+    def finite_values(self) -> Array:
         """The finite values."""
-        finite: Array = self.values[np.isfinite(self.values)]
-        return finite
+        finite_values: Array = self.values[np.isfinite(self.values)]
+        return finite_values
 
     @property
     def complaint(self) -> str:

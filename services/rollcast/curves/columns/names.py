@@ -8,7 +8,7 @@ remaining words are its subject.
 
 import re
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, auto
 from functools import lru_cache
 from itertools import dropwhile
 
@@ -100,13 +100,24 @@ class MeasureKind(IntEnum):
     """A data set under `eval/` without a word for the measure."""
 
 
+class Attempts(IntEnum):
+    """The attempts at a prompt that a measure counts; a lower one is preferred."""
+
+    MEAN = auto()
+    """The mean of all attempts."""
+    UNNAMED = auto()
+    """The name does not say."""
+    BEST = auto()
+    """The best of several, or their majority."""
+    SMOOTHED = auto()
+    """A running mean over steps."""
+
+
 @dataclass(frozen=True)
 class Measure:
     """A column's name, taken apart.
 
     Attributes:
-        attempts: 0 for the mean of all attempts, 1 if the name does not say, 2 for the best of
-            several, 3 if smoothed.
         subject: words that say of what it is the accuracy or reward; empty for the whole.
         is_part: whether it is one summand of a reward.
         is_of_data_set: whether the subject is a data set.
@@ -116,7 +127,7 @@ class Measure:
     name: str
     stage: Stage
     kind: MeasureKind
-    attempts: int
+    attempts: Attempts
     subject: frozenset[str]
     is_part: bool
     is_of_data_set: bool
@@ -175,7 +186,16 @@ def _find_measure(name: str) -> Measure | None:
     if mark and count_words(count) & ACCURACY_WORDS:
         subject = _subject(_PATH_PARTS.split(count)) - COUNT_WORDS
         stage = _stage(count_words(count), is_usual=False)
-        return Measure(name, stage, MeasureKind.ACCURACY, 1, subject, False, bool(subject), False)
+        return Measure(
+            name=name,
+            stage=stage,
+            kind=MeasureKind.ACCURACY,
+            attempts=Attempts.UNNAMED,
+            subject=subject,
+            is_part=False,
+            is_of_data_set=bool(subject),
+            may_count=False,
+        )
     words = words_in(name)
     is_usual = name.casefold() in EVALUATION_NAMES
     attempts = _attempts(name, words)
@@ -195,33 +215,33 @@ def _find_measure(name: str) -> Measure | None:
         kind=kind,
         attempts=attempts,
         subject=subject,
-        is_part=attempts in (1, 3) and _is_part(parts),
+        is_part=attempts in (Attempts.UNNAMED, Attempts.SMOOTHED) and _is_part(parts),
         is_of_data_set=bool(subject)
         and (is_in_own_part or kind is MeasureKind.UNNAMED or any(map(_is_data_set, subject))),
         may_count=bool(words & ACCURACY_WORDS)
         and not words & (RATE_WORDS | REWARD_WORDS)
-        and attempts == 1,
+        and attempts is Attempts.UNNAMED,
     )
 
 
 _find_cached_measure = lru_cache(maxsize=MAX_CACHED_NAMES)(_find_measure)
 
 
-def _attempts(name: str, words: set[str]) -> int:
+def _attempts(name: str, words: set[str]) -> Attempts:
     if _MEAN_OF_MANY.search(name):
-        return 0
+        return Attempts.MEAN
     if _ONE_OF_MANY.search(name):
-        return 2
-    return 3 if words & SMOOTHED_WORDS else 1
+        return Attempts.BEST
+    return Attempts.SMOOTHED if words & SMOOTHED_WORDS else Attempts.UNNAMED
 
 
-def _is_other(name: str, words: set[str], attempts: int) -> bool:
+def _is_other(name: str, words: set[str], attempts: Attempts) -> bool:
     """Whether a word says that it is not a measure of success."""
     if words & OTHER_WORDS:
         return True
     if words & ACCURACY_WORDS and any(judged_words <= words for judged_words in OTHERS_JUDGED):
         return True
-    if words & EXTREME_WORDS and attempts == 1:
+    if words & EXTREME_WORDS and attempts is Attempts.UNNAMED:
         return True
     last_part_words = words_in(_PATH_PARTS.split(name)[-1])
     is_of_groups = last_part_words & GROUP_WORDS and not last_part_words & (
@@ -231,11 +251,12 @@ def _is_other(name: str, words: set[str], attempts: int) -> bool:
     return bool(last_part_words & ACCURACY_WORDS and (is_of_groups or is_total))
 
 
-def _kind(name: str, words: set[str], attempts: int) -> MeasureKind | None:
-    named_by_attempts = attempts in (0, 2) and not words & (SCORE_WORDS | REWARD_WORDS)
+def _kind(name: str, words: set[str], attempts: Attempts) -> MeasureKind | None:
+    counts_attempts = attempts in (Attempts.MEAN, Attempts.BEST)
+    named_by_attempts = counts_attempts and not words & (SCORE_WORDS | REWARD_WORDS)
     if words & ACCURACY_WORDS and not words & REWARD_WORDS:
         return MeasureKind.ACCURACY
-    if named_by_attempts or (words & ACCURACY_WORDS and attempts == 2):
+    if named_by_attempts or (words & ACCURACY_WORDS and attempts is Attempts.BEST):
         return MeasureKind.ACCURACY
     if words & SCORE_WORDS:
         return MeasureKind.SCORE

@@ -15,7 +15,7 @@ import numpy as np
 
 from rollcast.curves.columns.choices import some
 from rollcast.curves.columns.named_column import NamedColumn, NamedColumns
-from rollcast.curves.columns.names import Measure, MeasureKind, Stage
+from rollcast.curves.columns.names import Attempts, Measure, MeasureKind, Stage
 from rollcast.curves.columns.words import HELD_OUT_WORDS, OTHER_WORDS, TRAINING_STATISTICS
 from rollcast.curves.sheet import Mask
 from rollcast.scaling.decisions.settings import MIN_LAW_POINTS
@@ -43,7 +43,7 @@ class _Candidate:
     """A column that may hold the pass rate, and its known values."""
 
     measure: Measure
-    finite: Array
+    finite_values: Array
 
     @property
     def name(self) -> str:
@@ -55,7 +55,7 @@ class _Candidate:
 
     @property
     def is_in_range(self) -> bool:
-        return bool(np.all((self.finite >= 0) & (self.finite <= 1)))
+        return bool(np.all((self.finite_values >= 0) & (self.finite_values <= 1)))
 
 
 def choose_pass_rate(columns: NamedColumns, counters: Sequence[NamedColumn]) -> PassRateChoice:
@@ -102,7 +102,7 @@ def unknown_evaluations(columns: NamedColumns, chosen_column: str) -> list[str]:
     Their names say that they are held out, or they are in rows without the column that is taken, of
     another stage.
     """
-    is_taken = np.isfinite(columns[chosen_column].values)
+    is_known = np.isfinite(columns[chosen_column].values)
     # An accuracy of tokens may be held out.
     other_words = (OTHER_WORDS | TRAINING_STATISTICS) - {"token"}
     evaluation_columns = []
@@ -110,11 +110,13 @@ def unknown_evaluations(columns: NamedColumns, chosen_column: str) -> list[str]:
         is_named = column.words & other_words or column.measure or column.is_compute
         if name == chosen_column or is_named:
             continue
-        finite = column.finite
-        is_varying = finite.size >= MIN_SERIES_READINGS and bool(np.any(finite != finite[0]))
-        is_in_other_rows = not np.any(np.isfinite(column.values) & is_taken)
+        finite_values = column.finite_values
+        is_varying = finite_values.size >= MIN_SERIES_READINGS and bool(
+            np.any(finite_values != finite_values[0])
+        )
+        is_in_other_rows = not np.any(np.isfinite(column.values) & is_known)
         is_apart = bool(column.words & HELD_OUT_WORDS) or is_in_other_rows
-        if is_varying and is_apart and finite.min() >= 0 and finite.max() <= 1:
+        if is_varying and is_apart and finite_values.min() >= 0 and finite_values.max() <= 1:
             evaluation_columns.append(name)
     return evaluation_columns
 
@@ -122,11 +124,11 @@ def unknown_evaluations(columns: NamedColumns, chosen_column: str) -> list[str]:
 def _candidates(columns: NamedColumns) -> list[_Candidate]:
     """The columns that measure success; of those with the same values only the best name."""
     candidates = [
-        _Candidate(measure, finite)
+        _Candidate(measure, finite_values)
         for column in columns.values()
         if (measure := column.measure) is not None
-        and (finite := column.finite).size
-        and not _is_something_else(measure, finite)
+        and (finite_values := column.finite_values).size
+        and not _is_something_else(measure, finite_values)
     ]
     # Some frameworks log one reading under two names, which would look ambiguous.
     best: dict[bytes, str] = {}
@@ -239,7 +241,7 @@ def _best(candidates: Sequence[_Candidate]) -> list[_Candidate]:
         attempts = candidate.measure.attempts
         # The best of several attempts rises with their number, so a mean of any kind comes before
         # it.
-        return (attempts > 1, candidate.measure.kind, attempts)
+        return (attempts > Attempts.UNNAMED, candidate.measure.kind, attempts)
 
     best_rank = min(map(rank, candidates))
     return [candidate for candidate in candidates if rank(candidate) == best_rank]
@@ -262,7 +264,7 @@ def _only_other(columns: NamedColumns) -> list[str]:
     """If no name is that of a measure, the one column that is not compute: `Value` of `Wall
     time,Step,Value`.
     """
-    numeric = [column for column in columns.values() if column.finite.size]
+    numeric = [column for column in columns.values() if column.finite_values.size]
     rest = [column for column in numeric if not column.is_compute]
     is_clear = len(rest) == 1 < len(numeric) and not rest[0].words & OTHER_WORDS
     return [rest[0].name] if is_clear else []

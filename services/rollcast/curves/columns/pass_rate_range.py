@@ -89,7 +89,7 @@ def _bounds_beside(column: NamedColumn) -> tuple[float, float] | None:
     `.../max`; or None.
     """
     names = [_MEAN.sub(word, column.name) for word in ("min", "max")]
-    lowest, highest = (NamedColumn(name, column.sheet).finite for name in names)
+    lowest, highest = (NamedColumn(name, column.sheet).finite_values for name in names)
     if column.name in names or not (lowest.size and highest.size) or lowest.min() >= highest.max():
         return None
     return float(lowest.min()), float(highest.max())

@@ -131,9 +131,9 @@ def _rises(values: Array) -> bool:
 
 def _whole_values(column: NamedColumn) -> Array:
     """The known values of a column, none of them negative; empty if one is not a whole number."""
-    finite = column.finite
-    is_whole = bool(np.all((finite >= 0) & (finite == np.floor(finite))))
-    return np.asarray(finite if is_whole else finite[:0])
+    finite_values = column.finite_values
+    is_whole = bool(np.all((finite_values >= 0) & (finite_values == np.floor(finite_values))))
+    return np.asarray(finite_values if is_whole else finite_values[:0])
 
 
 def find_total(columns: NamedColumns, count: NamedColumn) -> Total | None:

@@ -84,7 +84,7 @@ class _Table:
         return name if is_shared else f"{self.name}/{name}"
 
 
-def objects_in(document: Any) -> Objects:
+def objects_in(document: object) -> Objects:
     """The rows of every table in the document: lists of objects, and objects of columns of one
     length.
 
@@ -240,7 +240,7 @@ def _tables_of_items(path: Path, items: Objects, depth: int) -> Iterator[_Table]
         yield from _tables((*path, name), item, depth + 1)
 
 
-def _column(values: Any) -> list[Any] | None:
+def _column(values: object) -> list[Any] | None:
     """Numbers in a list, or by their row as pandas writes a frame; None for anything else."""
     if isinstance(values, dict) and values and all(str(key).isdigit() for key in values):
         values = list(values.values())

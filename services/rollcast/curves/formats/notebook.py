@@ -74,7 +74,7 @@ def _outputs(notebook: Any) -> Iterator[tuple[int, str, str]]:
                 yield number, "text", text
 
 
-def _join_lines(lines: Any) -> str:
+def _join_lines(lines: object) -> str:
     """A text of a notebook: whole, or as a list of its lines."""
     if isinstance(lines, list):
         return "".join(line for line in lines if isinstance(line, str))

@@ -59,10 +59,10 @@ class RunFolder:
         """
         reading = self._read()
         if self._evaluations.was_written_anew or self._incarnations.was_written_anew:
-            void = self._runs
+            replaced_runs = self._runs
             self._open()
             reading = self._read()
-            reading.replaced_runs = void
+            reading.replaced_runs = replaced_runs
         return reading
 
     def _read(self) -> Reading:
@@ -126,7 +126,7 @@ def history_of_folder(folder: Path, run: str | None) -> tuple[RunHistory, int, i
     return with_terms(history, folder), reading.skipped.total(), sorted_log.num_lost
 
 
-def spent_before(folder: Path) -> BeforeRecord | None:
+def read_start_record(folder: Path) -> BeforeRecord | None:
     """What the run began with; None if it is not recorded."""
     try:
         return read_record(folder / BEFORE, BeforeRecord)

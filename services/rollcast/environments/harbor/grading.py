@@ -60,12 +60,12 @@ async def _prepare(container: Container, task: HarborTask) -> None:
     if check is None:
         return
     num_failures = 0
-    began = time.monotonic()
+    began_at = time.monotonic()
     while True:
         output = await container.run(["/bin/sh", "-c", check.command], check.timeout_sec)
         if output.code == 0 and not output.is_overdue:
             return
-        is_starting = time.monotonic() - began < check.start_period_sec
+        is_starting = time.monotonic() - began_at < check.start_period_sec
         num_failures += not is_starting
         if num_failures >= check.retries:
             raise ContainerError(f"its health check failed {num_failures} times: {output.text}")

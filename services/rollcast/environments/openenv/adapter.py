@@ -248,7 +248,7 @@ def refusal(tool: str, error: RuntimeError) -> dict[str, Any]:
     raise ServerError(error_message) from error
 
 
-def format_text(content: Any) -> str:
+def format_text(content: object) -> str:
     """A text of at most MAX_TEXT_CHARACTERS; JSON if the content is no text."""
     text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
     if len(text) <= MAX_TEXT_CHARACTERS:

@@ -12,7 +12,7 @@ from rollcast.processes.frames import FrameError
 
 MAX_OFFERED_TOOLS = 512
 
-Kind = TypeVar("Kind")
+Value = TypeVar("Value")
 
 
 def check_number(answer: Mapping[str, Any], number: int) -> None:
@@ -126,18 +126,18 @@ def _get_tools(answer: Mapping[str, Any]) -> Sequence[ToolSchema]:
     return tools
 
 
-def _is_schema(tool: Any) -> bool:
+def _is_schema(tool: object) -> bool:
     function = tool.get("function") if isinstance(tool, dict) else None
     return isinstance(function, dict) and isinstance(function.get("name"), str)
 
 
-def _is_message(message: Any) -> bool:
+def _is_message(message: object) -> bool:
     return isinstance(message, dict) and all(
         isinstance(message.get(name), str) for name in ("role", "content")
     )
 
 
-def _check_type(name: str, value: Any, kind: type[Kind]) -> Kind:
+def _check_type(name: str, value: object, kind: type[Value]) -> Value:
     if not isinstance(value, kind):
         raise FrameError(f"a {name} that is not {kind.__name__} but {type(value).__name__}")
     return value

@@ -73,18 +73,18 @@ _FORBIDDEN_FCNTLS = {8: "F_SETOWN", 15: "F_SETOWN_EX", 1024: "F_SETLEASE", 1026:
 """A lease makes whoever writes a file wait, and F_NOTIFY is an older inotify."""
 
 
-def folder_filter(*, has_private_mounts: bool, has_signal_scope: bool, can_ask: bool) -> Any:
+def folder_filter(*, has_private_mounts: bool, has_signal_scope: bool, has_listener: bool) -> Any:
     """A seccomp filter.
 
     has_private_mounts: modes, owners and times can be changed in the private folder alone.
-    has_signal_scope: Landlock keeps signals inside. can_ask: a listener answers calls; else they
-    are refused.
+    has_signal_scope: Landlock keeps signals inside. has_listener: a listener answers calls;
+    else they are refused.
     """
     from seccompy import Action, Filter, FilterFlag
 
-    flags = FilterFlag.NEW_LISTENER if can_ask else FilterFlag.NONE
+    flags = FilterFlag.NEW_LISTENER if has_listener else FilterFlag.NONE
     calls = Filter(default=int(Action.ERRNO) | errno.ENOSYS, flags=flags)
-    ask = calls.notify if can_ask else partial(calls.errno, error=errno.EPERM)
+    ask = calls.notify if has_listener else partial(calls.errno, error=errno.EPERM)
     _refuse(calls, (*_FORBIDDEN, *_UNSEEN), errno.EPERM)
     _refuse(calls, _UNSUPPORTED, errno.EOPNOTSUPP)
     _refuse(calls, _UNKNOWN, errno.ENOSYS)

@@ -90,9 +90,9 @@ class _Watch:
                 f"its processes took {resident >> 20} MiB, and {max_resident_bytes >> 20} are "
                 "allowed"
             )
-        began = time.monotonic()
+        began_at = time.monotonic()
         # The disk's use is asked for less often, because that reads the whole folder
-        if self._looks % 10 or began < self._next_disk_use:
+        if self._looks % 10 or began_at < self._next_disk_use:
             return ""
         excess_reason = excess(
             private.path, processes, DiskLimits(), lambda: self._answer_calls(0.0)
@@ -100,7 +100,7 @@ class _Watch:
         end_seconds = time.monotonic()
         # Reading takes about a tenth of the time at most: a folder of many files is read less
         # often.
-        self._next_disk_use = end_seconds + (end_seconds - began) / 0.1
+        self._next_disk_use = end_seconds + (end_seconds - began_at) / 0.1
         return excess_reason
 
     def _answer_calls(self, seconds: float) -> None:

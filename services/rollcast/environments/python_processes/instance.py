@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 from rollcast.environments.overdue import OverdueAnswer, OverdueError
@@ -65,7 +66,7 @@ def _reason(error: Exception) -> str:
         return type(error).__name__
 
 
-def _interrupt(number: int, frame: Any) -> None:
+def _interrupt(number: int, frame: FrameType | None) -> None:
     raise OverdueError
 
 
@@ -73,7 +74,7 @@ def _make_text_answer(text: str) -> dict[str, Any]:
     return {"text": cut(text, MAX_TEXT_CHARACTERS), "cut": len(text) > MAX_TEXT_CHARACTERS}
 
 
-def _text(result: Any) -> str:
+def _text(result: object) -> str:
     if isinstance(result, str):
         return result
     try:

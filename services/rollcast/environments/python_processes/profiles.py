@@ -111,7 +111,7 @@ class Containment:
         assert self.compute is not None
         self.new_programs.restrict()
         keep_only((descriptor,))
-        _limit_contained(self.base_bytes, is_computing=True)
+        _limit_contained(self.base_bytes, is_compute_profile=True)
         program: bytes = self.compute.system_calls.program
         return program
 
@@ -119,7 +119,7 @@ class Containment:
         assert self.compute is not None
         self.compute.ruleset.restrict()
         keep_only(descriptors)
-        _limit_contained(self.base_bytes, is_computing=True)
+        _limit_contained(self.base_bytes, is_compute_profile=True)
         self.compute.system_calls.load()
 
     def _put_on_folder(
@@ -135,7 +135,7 @@ class Containment:
         with allow_folder(self.readable, writable) as ruleset:
             ruleset.restrict()
         keep_only((*descriptors, guard.fileno()))
-        _limit_contained(self.base_bytes, is_computing=False)
+        _limit_contained(self.base_bytes, is_compute_profile=False)
         keep_only_file_capabilities()
         listener = self.system_calls.load()
         # its guard counts the files that it has open, and reads the paths that it asks about
@@ -161,10 +161,12 @@ def containment(
         new_programs = allow_interpreter(readable) if starts_anew else None
         return Containment(profile, base_bytes, compute=judges, new_programs=new_programs)
     has_private_mounts = are_allowed()
-    can_ask = succeeds_in_fork(_load_asking_filter)
-    _check_protections(keeps_modes=has_private_mounts or can_ask)
+    has_listener = succeeds_in_fork(_load_asking_filter)
+    _check_protections(keeps_modes=has_private_mounts or has_listener)
     calls = folder_filter(
-        has_private_mounts=has_private_mounts, has_signal_scope=has_signal_scope(), can_ask=can_ask
+        has_private_mounts=has_private_mounts,
+        has_signal_scope=has_signal_scope(),
+        has_listener=has_listener,
     )
     return Containment(
         profile,
@@ -190,7 +192,7 @@ def _load_asking_filter() -> None:
     Filter(flags=FilterFlag.NEW_LISTENER).load()
 
 
-def _limit_contained(base_bytes: int, *, is_computing: bool) -> None:
+def _limit_contained(base_bytes: int, *, is_compute_profile: bool) -> None:
     # Address space of each process of a contained environment beyond its module's: as much as a
     # grading has
     limit(resource.RLIMIT_AS, base_bytes + (1 << 30))
@@ -199,6 +201,6 @@ def _limit_contained(base_bytes: int, *, is_computing: bool) -> None:
     limit(resource.RLIMIT_CPU, 86_400)
     limit(resource.RLIMIT_CORE, 0)
     # Largest file that an environment of the profile folder may write
-    limit(resource.RLIMIT_FSIZE, 0 if is_computing else (256 << 20))
-    if is_computing:
+    limit(resource.RLIMIT_FSIZE, 0 if is_compute_profile else (256 << 20))
+    if is_compute_profile:
         limit(resource.RLIMIT_NPROC, 0)

@@ -183,7 +183,7 @@ class EndpointApplication:
                 replaces=replaces,
                 is_retry=headers.is_retry,
             )
-        self._sessions.note_replaced(session, chat.replaced)
+        self._sessions.note_replaced(session, chat.replaced_settings)
         name = f"chatcmpl-{session.id}-{time.monotonic_ns()}"
         if chat.is_streamed:
             stream = StreamedTurn(self._sessions, session, chat, name)
@@ -250,7 +250,7 @@ class EndpointApplication:
             token_request = TokenRequest.read(
                 body, sampling, replaces=replaces, is_retry=headers.is_retry
             )
-        self._sessions.note_replaced(session, token_request.replaced)
+        self._sessions.note_replaced(session, token_request.replaced_settings)
         turn_answer = await self._answer(request, EndpointCall(session, token_request))
         return JSONResponse(
             generated_body(turn_answer, f"generate-{time.monotonic_ns()}", self._sessions.model)

@@ -96,7 +96,7 @@ class HarnessAttempt(BaseAttempt):
     async def run(self) -> None:
         if self._waits.is_given_up:
             raise GivenUpError
-        began = time.monotonic()
+        began_at = time.monotonic()
         self.sessions.add(self.session)
         program: SessionProgram | None = None
         try:
@@ -129,7 +129,7 @@ class HarnessAttempt(BaseAttempt):
             # Turns that are sampled at the same time count one by one, so that their sum may exceed
             # the elapsed time.
             self.record.episode.environment_seconds = max(
-                time.monotonic() - began - self.record.episode.sampling_seconds, 0.0
+                time.monotonic() - began_at - self.record.episode.sampling_seconds, 0.0
             )
 
     async def _start_program(self) -> SessionProgram | None:
@@ -155,7 +155,7 @@ class HarnessAttempt(BaseAttempt):
 
     async def _wait_for_end(self, program: SessionProgram | None) -> EpisodeEnd:
         """Wait until the program has ended, or a deadline ends it."""
-        began = time.monotonic()
+        began_at = time.monotonic()
         session = self.session
         while True:
             await self._waits.wait(_wait_for_program(program), END_SECONDS)
@@ -173,7 +173,7 @@ class HarnessAttempt(BaseAttempt):
                 return self._classify_end("", session.end_report)
             if session.clock.remaining_seconds <= -self._seconds_to_grade():
                 return EpisodeEnd.SECONDS
-            if not session.has_begun and time.monotonic() - began > self._settings.reset_seconds:
+            if not session.has_begun and time.monotonic() - began_at > self._settings.reset_seconds:
                 raise EnvironmentFailedError(
                     f"made no request within {self._settings.reset_seconds:g} seconds"
                 )

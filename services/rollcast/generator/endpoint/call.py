@@ -55,7 +55,7 @@ class SamplingRequest(ABC):
     max_tokens: int | None
     """None = as many as the episode's budget has."""
     stop: tuple[str, ...]
-    replaced: tuple[str, ...]
+    replaced_settings: tuple[str, ...]
     """Settings of sampling in place of which the run's are used."""
     is_retry: bool | None
     """See `RecordedTurn.is_retry`."""

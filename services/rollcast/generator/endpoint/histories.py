@@ -124,9 +124,9 @@ class Histories:
         for turn in self.turns:
             earlier = pending.setdefault(turn.history_digest, [])
             if earlier and turn.is_retry is not False:
-                replaced = earlier.pop()
-                if not replaced.is_abandoned:
-                    unread.append(replaced)
+                replaced_turn = earlier.pop()
+                if not replaced_turn.is_abandoned:
+                    unread.append(replaced_turn)
             if not turn.has_followers:
                 earlier.append(turn)
         return sorted(unread, key=lambda turn: turn.number)

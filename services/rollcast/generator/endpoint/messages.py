@@ -48,7 +48,7 @@ def read_messages(messages: Sequence[Any]) -> list[ChatMessage]:
     return checked_messages
 
 
-def _joined_parts(content: Any, message_path: str) -> str:
+def _joined_parts(content: object, message_path: str) -> str:
     """A content that comes in parts, as one text."""
     if not isinstance(content, list):
         raise RefusedRequestError(f"{message_path}.content: only content that is text is served")

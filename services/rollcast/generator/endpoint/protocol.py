@@ -94,16 +94,17 @@ def read_request(
                 f"{name}: is the older form of tools, which is not served; send tools"
             )
     messages = read_messages(body["messages"])
-    replaced = other_settings(body, sampling, HONORED)
+    replaced_settings = other_settings(body, sampling, HONORED)
     # Under a grammar vLLM samples a call that is forced, and no second one if that is forbidden.
     if body.get("tool_choice") not in (None, "auto", "none"):
-        replaced += ("tool_choice",)
+        replaced_settings += ("tool_choice",)
     if body.get("parallel_tool_calls") is False:
-        replaced += ("parallel_tool_calls",)
-    if replaced and not replaces:
-        raise other_sampling(replaced[0], body[replaced[0]])
+        replaced_settings += ("parallel_tool_calls",)
+    if replaced_settings and not replaces:
+        raise other_sampling(replaced_settings[0], body[replaced_settings[0]])
     try:
-        rest = {key: body[key] for key in body if key in HONORED - {"stop", "messages", *replaced}}
+        kept_keys = HONORED - {"stop", "messages", *replaced_settings}
+        rest = {key: body[key] for key in body if key in kept_keys}
         request = vllm_protocol.ChatCompletionRequest.model_validate(
             {**rest, "messages": NO_HISTORY}
         )
@@ -134,7 +135,7 @@ def read_request(
         wants_logprobs=bool(request.logprobs),
         wants_token_ids=bool(request.return_token_ids),
         names_tokens_by_id=bool(request.return_tokens_as_token_ids),
-        replaced=replaced,
+        replaced_settings=replaced_settings,
         is_retry=is_retry,
     )
 
@@ -163,7 +164,7 @@ def other_settings(
     return tuple(differing_settings)
 
 
-def other_sampling(name: str, value: Any) -> RefusedRequestError:
+def other_sampling(name: str, value: object) -> RefusedRequestError:
     """The refusal of a setting."""
     value_text = reprlib.repr(value)[:100]
     return RefusedRequestError(

@@ -30,8 +30,8 @@ ENVIRONMENT = "(no session)"
 
 
 class SingleSession(HarnessSession):
-    """A session of no task, for one request; `episode` is the session of an episode whose program
-    asks.
+    """A session of no task, for one request; `asking_session` is the session of an episode whose
+    program asks.
 
     A request of an episode waits for a place, and for the one before it of the same episode;
     another one is refused if no place is free.
@@ -43,11 +43,11 @@ class SingleSession(HarnessSession):
         task: PromptTask,
         parts: EpisodeParts,
         record: EpisodeRecord,
-        episode: HarnessSession | None,
+        asking_session: HarnessSession | None,
     ) -> None:
         super().__init__(task, HarnessEnvironment(name="none"), parts, record)
         self._calls = calls
-        self._episode = episode
+        self._asking_session = asking_session
         self._releases = ExitStack()
         """Releases of the lock and the place."""
 
@@ -61,20 +61,20 @@ class SingleSession(HarnessSession):
         self._calls.admit(self)
         with ExitStack() as closing:
             closing.callback(self._calls.dismiss, self)
-            if self._episode is not None:
-                closing.enter_context(self._episode.untrained_request(self, self.close))
+            if self._asking_session is not None:
+                closing.enter_context(self._asking_session.untrained_request(self, self.close))
                 # From here on its deadline is the episode's, which waits for slots move.
-                self.clock = self._episode.clock
+                self.clock = self._asking_session.clock
             closing.enter_context(self._releases)
             async with super().turn(request, end, max_tokens) as tokens:
                 yield tokens
 
     async def reserve(self, request: object, max_tokens: int | None) -> int:
         """Take a place, and the tokens. Raises RefusedRequestError."""
-        if self._episode is not None:
-            await self._episode.untrained_lock.acquire()
-            self._releases.callback(self._episode.untrained_lock.release)
-        await self._calls.acquire_slot(may_wait=self._episode is not None)
+        if self._asking_session is not None:
+            await self._asking_session.untrained_lock.acquire()
+            self._releases.callback(self._asking_session.untrained_lock.release)
+        await self._calls.acquire_slot(may_wait=self._asking_session is not None)
         self._releases.callback(self._calls.slots.release)
         return await super().reserve(request, max_tokens)
 
@@ -118,11 +118,12 @@ class SingleCalls:
             episode=limits,
         )
 
-    def session(self, episode: HarnessSession | None = None) -> HarnessSession:
-        """A session for one request; `episode`: that of the program which asks."""
+    def session(self, asking_session: HarnessSession | None = None) -> HarnessSession:
+        """A session for one request; `asking_session`: that of the program which asks."""
         record = EpisodeRecord(self._engine, self._task, 0, self._parts.max_sequence_tokens)
-        asking = None if isinstance(episode, SingleSession) else episode
-        return SingleSession(self, self._task, self._parts, record, asking)
+        if isinstance(asking_session, SingleSession):
+            asking_session = None
+        return SingleSession(self, self._task, self._parts, record, asking_session)
 
     def admit(self, session: HarnessSession) -> None:
         """Begin the session's request. Raises RefusedRequestError."""

@@ -67,12 +67,12 @@ class StreamedTurn:
             while not self._answer_future.done():
                 # Before the parse: tokens that arrive during it end the wait below.
                 self._changed.clear()
-                began = time.monotonic()
+                began_at = time.monotonic()
                 for delta in self._parse_deltas():
                     yield self._event(delta)
                 # Each part is parsed from the turn's first token. So the pause is at least ten
                 # times the last parse: a long turn does not occupy a core.
-                await asyncio.sleep(max(0.05, 10.0 * (time.monotonic() - began)))
+                await asyncio.sleep(max(0.05, 10.0 * (time.monotonic() - began_at)))
                 await self._changed.wait()
             try:
                 turn_answer = self._answer_future.result()

@@ -66,9 +66,9 @@ class TokenRequest(SamplingRequest):
         if body.get("stream"):
             raise RefusedRequestError("stream = true: all tokens come at the end; leave it out")
         settings: Mapping[str, Any] = body.get("sampling_params", {})
-        replaced = other_settings(settings, sampling, HONORED)
-        if replaced and not replaces:
-            raise other_sampling(replaced[0], settings[replaced[0]])
+        replaced_settings = other_settings(settings, sampling, HONORED)
+        if replaced_settings and not replaces:
+            raise other_sampling(replaced_settings[0], settings[replaced_settings[0]])
         if settings.get("n") not in (None, 1):
             raise RefusedRequestError("n: one request samples one completion")
         max_tokens, stop = turn_limits(settings)
@@ -79,7 +79,7 @@ class TokenRequest(SamplingRequest):
             digest=digest,
             max_tokens=max_tokens,
             stop=stop,
-            replaced=replaced,
+            replaced_settings=replaced_settings,
             is_retry=is_retry,
         )
 
@@ -122,7 +122,7 @@ def generated_body(turn_answer: TurnAnswer, name: str, model: str) -> dict[str, 
     return response_body
 
 
-def _are_tokens(token_ids: Any) -> bool:
+def _are_tokens(token_ids: object) -> bool:
     """Whether it is a list of token ids, of any length that a body may have."""
     # By exact type: True is an int in Python.
     if not isinstance(token_ids, list) or not token_ids or set(map(type, token_ids)) != {int}:

@@ -31,7 +31,7 @@ class EpisodeClock:
         """Until the deadline; not positive = the time is over."""
         now_seconds = time.monotonic()
         # The deadline moves when a wait for a slot ends, so waits that go on are added here.
-        waited = sum(now_seconds - began for began in self._began_waits)
+        waited = sum(now_seconds - began_at for began_at in self._began_waits)
         return self.deadline - now_seconds + waited
 
     async def take_slot(self) -> None:
@@ -39,8 +39,8 @@ class EpisodeClock:
 
         Raises UnusableEpisodeError if the waits together were too long.
         """
-        began = time.monotonic()
-        self._began_waits.append(began)
+        began_at = time.monotonic()
+        self._began_waits.append(began_at)
         try:
             async with asyncio.timeout(max(self._slot_seconds, 0.0)):
                 await self._slots.acquire()
@@ -49,7 +49,7 @@ class EpisodeClock:
                 f"no slot of the engine was free in the {self._max_seconds:g} seconds of waiting"
             ) from None
         finally:
-            self._began_waits.remove(began)
-            waited = time.monotonic() - began
+            self._began_waits.remove(began_at)
+            waited = time.monotonic() - began_at
             self._slot_seconds -= waited
             self.deadline += waited

@@ -156,11 +156,11 @@ class EpisodeRecord:
         else:
             completion.begin_turn(len(self.turns), min(budget, max_turn_tokens))
         start = completion.turn_start
-        began = time.monotonic()
+        began_at = time.monotonic()
         try:
             finish = await sampler.turn(ends)
         finally:
-            self.episode.sampling_seconds += time.monotonic() - began
+            self.episode.sampling_seconds += time.monotonic() - began_at
         end = len(completion.token_ids)
         # An aborted request may have sampled nothing.
         if end > start:

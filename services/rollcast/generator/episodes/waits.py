@@ -42,7 +42,7 @@ class Waits:
 
         Raises EnvironmentFailedError, TimeoutError, GivenUpError.
         """
-        began = time.monotonic()
+        began_at = time.monotonic()
         try:
             return await self.wait(call, seconds)
         except (EnvironmentFailedError, TimeoutError, GivenUpError):
@@ -54,7 +54,7 @@ class Waits:
                 f"its client raised {type(error).__name__}: {error}"
             ) from error
         finally:
-            self.environment_seconds += time.monotonic() - began
+            self.environment_seconds += time.monotonic() - began_at
 
     async def wait(self, call: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
         """Wait for a result. Raises TimeoutError, GivenUpError, and what the call raises.

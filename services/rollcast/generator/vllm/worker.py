@@ -149,7 +149,7 @@ class GeneratorWorker:
         Returns the requests that are decoding, when the last step ended (monotonic seconds of this
         machine), and how many seconds copying the parameters into the model took.
         """
-        started = time.monotonic()
+        started_at = time.monotonic()
         if self.receiver is not None:
             self.receiver.apply(self._load_complete)
         else:
@@ -161,7 +161,7 @@ class GeneratorWorker:
         return (
             self.step_observer.decoding(),
             self.step_observer.last_step_at,
-            time.monotonic() - started,
+            time.monotonic() - started_at,
         )
 
     def _load_complete(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:

@@ -158,11 +158,11 @@ def _count_tokens(
     time is over.
     """
     counted: list[tuple[int, Prompt]] = []
-    until = time.monotonic() + MAX_LOOK_SECONDS
+    deadline = time.monotonic() + MAX_LOOK_SECONDS
     for prompt in sorted(prompts, key=lambda prompt: len(prompt.text)):
         counted.append((tokenizer.count(flat(prompt.messages)), prompt))
         fits = counted[-1][0] <= limit
-        if time.monotonic() > until or (fits and len(counted) >= MAX_EXACT_PROMPTS):
+        if time.monotonic() > deadline or (fits and len(counted) >= MAX_EXACT_PROMPTS):
             break
     return sorted(counted, key=lambda item: item[0])
 

@@ -26,7 +26,7 @@ def _prompt_warnings(limit: int, split: PromptSplit, tokenizer: TokenizerFile) -
     num_read = num_longer = num_unspelt = 0
     unspelt_texts: dict[str, None] = {}
     # How long they are read: a check stays quick whatever the data holds
-    until = time.monotonic() + 2.0
+    deadline = time.monotonic() + 2.0
     # Prompts that are read with the tokenizer: evenly spaced, so that all parts of the data are
     # among them
     for prompt in split.train[:: math.ceil(total / 1_000) or 1]:
@@ -36,7 +36,7 @@ def _prompt_warnings(limit: int, split: PromptSplit, tokenizer: TokenizerFile) -
         if new_texts := tokenizer.not_known(text):
             num_unspelt += 1
             unspelt_texts.update(dict.fromkeys(sorted(new_texts)))
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             break
     prompts_text = (
         f"{total} training prompts"

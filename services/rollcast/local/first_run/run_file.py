@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import yaml
 
@@ -114,7 +113,7 @@ def _verifier_in_words(verifier: str) -> str:
     return "built in (docs/data.md)" if is_built_in(verifier) else "called with (completion, row)"
 
 
-def _scalar(value: Any) -> str:
+def _scalar(value: object) -> str:
     """A text as YAML has it on one line, within braces as well."""
     if isinstance(value, str) and (
         ":" in value or "\n" in value or any(mark in value for mark in "{}[],#")

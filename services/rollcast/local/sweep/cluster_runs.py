@@ -80,7 +80,7 @@ class ClusterRuns:
         """Now if the run was left training when the sweep's pod was killed."""
         return 0.0 if self._is_suspended(self._release(item.config.run)) else time.time()
 
-    def run_slice(self, item: PlannedRun, is_over: IsOver, most_seconds: float) -> SliceOutcome:
+    def run_slice(self, item: PlannedRun, is_over: IsOver, max_seconds: float) -> SliceOutcome:
         run = item.config.run
         release = self._release(run)
         self._pause_others(run)
@@ -98,8 +98,8 @@ class ClusterRuns:
                     break
                 if trainer["spec"].get("suspend") and not release.queued:
                     self._resume(release)  # an upgrade of the release has suspended it
-                if time.monotonic() > began + most_seconds:
-                    error = f"took longer than {most_seconds:.0f} s and was paused"
+                if time.monotonic() > began + max_seconds:
+                    error = f"took longer than {max_seconds:.0f} s and was paused"
                     break
                 time.sleep(self._poll_seconds)
         except KeyboardInterrupt:  # the sweep's own pod has to leave

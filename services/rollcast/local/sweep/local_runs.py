@@ -17,7 +17,7 @@ from rollcast.local.checks.check import Start
 from rollcast.local.devices import num_devices, usable_gpus, with_gpus
 from rollcast.local.model_name import weight_bytes
 from rollcast.local.status import RunStatus
-from rollcast.local.supervisor import Doing, ServiceLostError
+from rollcast.local.supervisor import RunState, ServiceLostError
 from rollcast.local.sweep.ledger import SliceOutcome
 from rollcast.local.sweep.loop import IsOver
 from rollcast.local.up import RunDeadlineError, RunPausedError, View, run_locally
@@ -102,18 +102,20 @@ class LocalRuns:
         paths = [item.config.run_folder / name for name in (COMPUTE, STEPS, EVALUATIONS)]
         return max((path.stat().st_mtime for path in paths if path.exists()), default=0.0)
 
-    def run_slice(self, item: PlannedRun, is_over: IsOver, most_seconds: float) -> SliceOutcome:
+    def run_slice(self, item: PlannedRun, is_over: IsOver, max_seconds: float) -> SliceOutcome:
         config = item.config
         watch = _SliceWatch(is_over, config.run_folder)
         error = None
         try:
-            doing = run_locally(
+            run_state = run_locally(
                 config,
                 resume=has_history(config.run_folder),
                 view=self._make_view(item, watch.look),
-                most_seconds=most_seconds,
+                max_seconds=max_seconds,
             )
-            ending = SliceEnding.INTERRUPTED if doing is Doing.STOPPED else SliceEnding.PAUSED
+            ending = (
+                SliceEnding.INTERRUPTED if run_state is RunState.STOPPED else SliceEnding.PAUSED
+            )
         except DiskFullError:
             raise
         except (UserError, ServiceLostError, RunDeadlineError, OSError) as failure:

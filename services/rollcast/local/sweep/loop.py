@@ -33,7 +33,7 @@ class SliceRunner(Protocol):
     def last_sign(self, item: PlannedRun) -> float:
         """Unix seconds of the last trace of work that the run left; 0 without any."""
 
-    def run_slice(self, item: PlannedRun, is_over: IsOver, most_seconds: float) -> SliceOutcome:
+    def run_slice(self, item: PlannedRun, is_over: IsOver, max_seconds: float) -> SliceOutcome:
         """Start or resume the run, ask `is_over` about once a second, then pause it.
 
         Raises UserError if no other run could train here either, such as on a full disk.
@@ -112,9 +112,9 @@ class SweepLoop:
         self.ledger.begin(run, goal)
         # A run that makes no readings must not take the whole budget: a whole run's time and half
         # an hour, which is the longest start of an engine
-        most_seconds = self.terms.target / devices * SECONDS_PER_HOUR + 1_800.0
+        max_seconds = self.terms.target / devices * SECONDS_PER_HOUR + 1_800.0
         current = _Slice(self, item, goal, devices)
-        outcome = self.runner.run_slice(item, current.is_over, most_seconds)
+        outcome = self.runner.run_slice(item, current.is_over, max_seconds)
         self.ledger.end(run, current.device_hours, devices, outcome)
         if current.error is not None:
             raise current.error

@@ -123,16 +123,16 @@ class Curve:
             )
         error = _one_for_each(standard_error, x.size, "standard errors", name)
         truncation = _one_for_each(truncation_ratio, x.size, "truncation ratios", name)
-        finite = np.isfinite(x) & np.isfinite(y)
-        _check_range(x[finite], y[finite], name)
+        is_finite = np.isfinite(x) & np.isfinite(y)
+        _check_range(x[is_finite], y[is_finite], name)
 
-        at_zero = finite & (x == 0)
+        at_zero = is_finite & (x == 0)
         if np.any(at_zero) and initial is None:
             initial = float(np.mean(y[at_zero]))
             if error is not None and initial_standard_error is None:
                 initial_standard_error = float(np.mean(error[at_zero]))
 
-        point_indices = np.flatnonzero(finite & ~at_zero)
+        point_indices = np.flatnonzero(is_finite & ~at_zero)
         point_indices = point_indices[np.argsort(x[point_indices], kind="stable")]
         _check_span(x[point_indices], name)
         if error is not None:
@@ -147,7 +147,7 @@ class Curve:
             initial=initial,
             initial_standard_error=_known_or_none(initial_standard_error),
             truncation_ratio=truncation,
-            dropped=int(x.size - finite.sum()),
+            dropped=int(x.size - is_finite.sum()),
             unit=unit,
         )
 

@@ -102,7 +102,7 @@ def _states_score(line: str) -> bool:
     )
 
 
-def _as_text(field_value: Any) -> str:
+def _as_text(field_value: object) -> str:
     """A chat is what its messages hold, with who says it."""
     if (
         isinstance(field_value, list)

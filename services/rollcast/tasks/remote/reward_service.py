@@ -90,7 +90,7 @@ class RewardService:
             raise ValueError(f"{answer_summary} for {number} completions")
         return [self._grade(reward) for reward in rewards]
 
-    def _grade(self, reward: Any) -> Grade:
+    def _grade(self, reward: object) -> Grade:
         if reward is None:
             return Grade(0.0, "error", failure=f"{self._settings.url} gave no reward (null)")
         return make_grade(reward, f"{self._settings.url} gave")

@@ -167,10 +167,10 @@ def _same_decimal(output_word: str, expected_word: str) -> bool:
         return False
 
 
-def _is_nan(value: Any) -> bool:
+def _is_nan(value: object) -> bool:
     return isinstance(value, float | Decimal) and value != value
 
 
-def _json_key(key: Any) -> Any:
+def _json_key(key: object) -> Any:
     """The text that JSON makes of a key; another kind of key stays, and equals none of JSON's."""
     return json.dumps(key) if isinstance(key, bool | int | float | None) else key

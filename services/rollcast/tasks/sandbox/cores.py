@@ -50,11 +50,11 @@ def one_core() -> Iterator[bool]:
     LONGEST_WAIT_SECONDS.
     """
     folder = _lock_folder()
-    until = time.monotonic() + LONGEST_WAIT_SECONDS
+    deadline = time.monotonic() + LONGEST_WAIT_SECONDS
     first_pause_seconds = 0.002
     pause = first_pause_seconds
     longest_pause_seconds = 0.05
-    while (lock := _lock_one(folder)) is None and time.monotonic() < until:
+    while (lock := _lock_one(folder)) is None and time.monotonic() < deadline:
         time.sleep(pause * random.uniform(0.5, 1.0))  # so that two that wait do not ask in step
         pause = min(2 * pause, longest_pause_seconds)
     try:

@@ -55,7 +55,7 @@ class RunningGrading:
     requests: socket.socket
     limits: Limits
     judge: int
-    began: float
+    began_at: float
     """time.monotonic(); so is the next."""
     next_look: float
     program: int | None = None
@@ -132,7 +132,7 @@ class ForkServer(BaseForkServer):
         that could be at the earliest.
         """
         limit = grading.limits.deadline_seconds
-        wall = now_seconds - grading.began
+        wall = now_seconds - grading.began_at
         if self._judges is None:  # trusted: its work need not be this process's
             self._close(grading, "deadline")
             return
@@ -222,7 +222,7 @@ class ForkServer(BaseForkServer):
         if judge_code is None:
             end = kill_child(grading.judge)
             if end_reason == "backstop":
-                own_seconds = time.monotonic() - grading.began - end.waited
+                own_seconds = time.monotonic() - grading.began_at - end.waited
                 end_reason = (
                     "deadline" if own_seconds > grading.limits.deadline_seconds else "waited"
                 )

@@ -137,7 +137,7 @@ class ControllerParts:
             count_outcome=reporter.count_group,
             find_defect=finder.find,
             is_filtered=lambda group: recipe.refill_filtered and not is_wanted(group),
-            note_answer=GroupSignals(recipe, self.exporter, is_wanted).note,
+            note_arrival=GroupSignals(recipe, self.exporter, is_wanted).note,
             teacher=_teacher(recipe, self.exporter, max_length, is_wanted),
         )
 

@@ -17,7 +17,7 @@ from rollcast.wire.version import PolicyVersion
 @dataclass(frozen=True, slots=True)
 class CheckpointUnderWay:
     version: PolicyVersion
-    started: float
+    started_at: float
     """Monotonic seconds."""
     write_future: Future[Place]
     releasable_groups: dict[int, str]
@@ -47,13 +47,13 @@ class Checkpoints:
         before.
         """
         self.wait_written()
-        started = time.monotonic()
+        started_at = time.monotonic()
         version = self._state.version
         write_future = self._learners.save(version, self._state.progress_to_save().as_json())
         self._reporter.checkpoint_begun(version)
         # A copy: groups that are settled from now on are held for the next checkpoint.
         self._under_way = CheckpointUnderWay(
-            version, started, write_future, dict(self._state.ledger.held)
+            version, started_at, write_future, dict(self._state.ledger.held)
         )
         self._state.checkpoint = version  # from now on groups that it could use are held
 
@@ -64,7 +64,9 @@ class Checkpoints:
             return
         self._under_way = None
         under_way.write_future.result()
-        self._reporter.checkpoint_written(under_way.version, time.monotonic() - under_way.started)
+        self._reporter.checkpoint_written(
+            under_way.version, time.monotonic() - under_way.started_at
+        )
         # A restart from this checkpoint then finds device-hours that are not older.
         self._state.compute.save()
         self._intake.done_with(under_way.releasable_groups.values())

@@ -28,7 +28,7 @@ from rollcast.trainer.control.episode_defects import (
     recorded_prompts,
 )
 from rollcast.trainer.control.state import TrainerState
-from rollcast.trainer.learner.batch import Routing
+from rollcast.trainer.learner.batch import RouterShape
 
 MAX_LOGPROB = 1e-4
 """A log-softmax in float32 may round to a little above 0."""
@@ -46,7 +46,7 @@ class DefectFinder:
     vocab_size: int
     max_length: int
     """Tokens of prompt and completion."""
-    routing: Routing | None = None
+    routing: RouterShape | None = None
     """Shape of the expert choices that a training group must bring; None = the recipe replays
     none."""
     masking_environments: frozenset[str] = frozenset()
@@ -328,7 +328,7 @@ def _number_defect(rollouts: Sequence[Rollout], vocab_size: int) -> str | None:
     return f"{name} has a log-probability of {value:g}, {bound}"
 
 
-def _routing_defect(group: RolloutGroup, routing: Routing) -> str | None:
+def _routing_defect(group: RolloutGroup, routing: RouterShape) -> str | None:
     """The codec has compared the number of tokens with the rollout."""
     defects = (
         (rollout.index, _experts_defect(sequence, routing))
@@ -338,7 +338,7 @@ def _routing_defect(group: RolloutGroup, routing: Routing) -> str | None:
     return next((f"rollout {index} {defect}" for index, defect in defects if defect), None)
 
 
-def _experts_defect(sequence: Rollout | Branch, routing: Routing) -> str | None:
+def _experts_defect(sequence: Rollout | Branch, routing: RouterShape) -> str | None:
     chosen = sequence.routed_experts
     if chosen is None:
         missing_experts = "does not say which experts it used, and recipe.router_replay is true"

@@ -19,6 +19,7 @@ from rollcast.recipe.schedule import PipelineState, Schedule
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.records import Purpose
+from rollcast.runfolder.records import TaskMark
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.control.hand_over import HandOvers, groups_to_move
 from rollcast.trainer.control.intake import Intake
@@ -142,7 +143,7 @@ class Fleet:
             log.info(
                 "a slow generator hands groups over", generator=generator, tasks=len(sequences)
             )
-            self._reporter.mark("handed_over", generator=generator, tasks=sequences)
+            self._reporter.mark(TaskMark("handed_over", generator=generator, tasks=sequences))
 
     @contextmanager
     def broadcasts_kept_away(self) -> Iterator[None]:
@@ -152,11 +153,11 @@ class Fleet:
         if not self.is_sharded_over_gpus:
             yield
             return
-        started = time.monotonic()
+        started_at = time.monotonic()
         with self.publisher.kept_away(
             self._state.published.step, self.settings.acknowledge_timeout_seconds
         ):
-            self._reporter.record_wait(time.monotonic() - started, "weights")
+            self._reporter.record_wait(time.monotonic() - started_at, "weights")
             yield
 
     def fence(self, generator: str, reason: str) -> None:

@@ -52,7 +52,8 @@ class Intake:
     find_defect: Callable[[RolloutGroup, PromptTask], str | None]
     is_filtered: Callable[[RolloutGroup], bool] = lambda _: False
     """Whether a group counts towards no batch."""
-    note_answer: Callable[[RolloutGroup], None] = lambda _: None
+    note_arrival: Callable[[RolloutGroup], None] = lambda _: None
+    """Called with each group that may be trained on, or is held for an evaluation."""
     teacher: TeacherClient | None = None
     """Asked about every group that can go into a batch; None = no endpoint distils."""
     has_own_rollouts: bool = False
@@ -138,7 +139,7 @@ class Intake:
             self._discard(delivery, "lost_version")
         else:
             self._count_episodes(group)
-            self.note_answer(group)
+            self.note_arrival(group)
             self._place_for(group)[sequence] = delivery
 
     @property

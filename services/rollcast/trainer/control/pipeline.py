@@ -32,7 +32,7 @@ class GroupBatch:
     """The groups of one step."""
 
     deliveries: list[Delivery]
-    replaced: list[RolloutGroup]
+    replaced_groups: list[RolloutGroup]
     """Filtered on arrival since the batch before; settled already."""
     assembled: AssembledBatch
     """The training sequences of these groups."""
@@ -55,7 +55,7 @@ class GroupPipeline:
     """Bytes of finished groups in Redis; above it nothing is dispatched."""
     _group_filter: GroupFilter
     """The recipe's filter, the same one as for groups that come back."""
-    _replaced: list[RolloutGroup] = field(default_factory=list)
+    _replaced_groups: list[RolloutGroup] = field(default_factory=list)
     _straggler_seconds: float = 0.0
     _last_step_at: float = field(default_factory=time.monotonic)
 
@@ -71,18 +71,18 @@ class GroupPipeline:
             groups = [delivery.group for delivery in filtered]
             self.observe(groups)
             self.settle(filtered, kept_sequences=frozenset())
-            self._replaced += groups
-            self._reporter.note_replaced_groups(len(self._replaced))
+            self._replaced_groups += groups
+            self._reporter.note_replaced_groups(len(self._replaced_groups))
 
     def wait(self, block_seconds: float, reason: WaitReason) -> None:
         """`collect`; the time that it took counts under `reason`, without that for which Redis was
         away.
         """
-        started = time.monotonic()
+        started_at = time.monotonic()
         away_before = self._queue.away_seconds
         self.collect(block_seconds)
         away_seconds = self._queue.away_seconds - away_before
-        seconds = max(0.0, time.monotonic() - started - away_seconds)
+        seconds = max(0.0, time.monotonic() - started_at - away_seconds)
         if reason in (
             WaitReason.STRAGGLER,
             WaitReason.TEACHER,
@@ -187,14 +187,14 @@ class GroupPipeline:
         """The batch that the schedule chose. It stays outstanding until it is settled."""
         deliveries = self.intake.take(sequences)
         groups = [delivery.group for delivery in deliveries]
-        replaced = self._replaced
-        self._replaced = []
-        self._reporter.batch(groups, replaced)
+        replaced_groups = self._replaced_groups
+        self._replaced_groups = []
+        self._reporter.batch(groups, replaced_groups)
         # Replaced groups were observed when they came.
         self.observe(groups)
         teacher = self.intake.teacher_logprobs(sequences)
         return GroupBatch(
-            deliveries, replaced, assemble(groups, self._recipe, teacher, self._group_filter)
+            deliveries, replaced_groups, assemble(groups, self._recipe, teacher, self._group_filter)
         )
 
     def settle(self, deliveries: Sequence[Delivery], kept_sequences: frozenset[int]) -> None:
@@ -224,7 +224,7 @@ class GroupPipeline:
         now_seconds = time.monotonic()
         seconds = now_seconds - self._last_step_at - self._straggler_seconds
         self._pacing.step_made(
-            seconds, [*batch.replaced, *(delivery.group for delivery in batch.deliveries)]
+            seconds, [*batch.replaced_groups, *(delivery.group for delivery in batch.deliveries)]
         )
         self._last_step_at = now_seconds
         self._straggler_seconds = 0.0

@@ -6,9 +6,8 @@ import math
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
 
 from rollcast.config.recipe import Recipe
 from rollcast.recipe.staleness import LONGEST_GROUP_WARNING
@@ -19,7 +18,6 @@ from rollcast.runfolder.records import (
     EvaluationRecord,
     IncarnationRecord,
     StepRecord,
-    TaskEvent,
     TaskMark,
     TaskOutcome,
     as_json,
@@ -80,7 +78,7 @@ class Reporter:
         set_gauge(trainer_metrics.TRAINER_STEP, step)
         if history.incarnation > 1:  # without a version the one before died without a checkpoint
             version = "{}.{}".format(*history.earlier[-1]) if history.earlier else None
-            self.mark("resumed", version=version, incarnation=history.incarnation)
+            self.mark(TaskMark("resumed", version=version, incarnation=history.incarnation))
         set_gauge(trainer_metrics.MAX_STALENESS, self.max_staleness)
         set_gauge(wire_metrics.QUEUE_MAX_BYTES, self.max_bytes)
         # An incarnation begins at the last surviving step of the one before.
@@ -99,12 +97,11 @@ class Reporter:
         self._exporter.add(trainer_metrics.GROUPS_DISPATCHED, len(tasks))
         for task in tasks:
             self._count_by_bias("dispatched", task.prompt_id)
-        self.mark("dispatched", tasks=[task.sequence for task in tasks])
+        self.mark(TaskMark("dispatched", tasks=[task.sequence for task in tasks]))
 
-    def mark(self, event: TaskEvent, **details: Any) -> None:
-        append_line(
-            self._state.folder / files.TASKS, as_json(TaskMark(event, time.time(), **details))
-        )
+    def mark(self, mark: TaskMark) -> None:
+        """Write it to tasks.jsonl with the present time."""
+        append_line(self._state.folder / files.TASKS, as_json(replace(mark, at=time.time())))
 
     def record_group_outcome(self, outcome: TaskOutcome, group: RolloutGroup) -> None:
         """One group used or filtered, with the tokens of its longest rollout, in which a bias by
@@ -113,25 +110,26 @@ class Reporter:
         self._exporter.add(trainer_metrics.CONSUMED_TOKENS, group.num_tokens)
         episodes = [rollout.episode for rollout in group.rollouts if rollout.episode]
         failed_episodes = [episode for episode in episodes if episode.end is EpisodeEnd.FAILED]
-        self.count_group(
+        mark = TaskMark(
             outcome,
-            group.sequence,
-            group.prompt_id,
+            tasks=[group.sequence],
             longest=max(rollout.num_tokens for rollout in group.rollouts),
             episodes=dict(Counter(str(episode.end) for episode in episodes)),
             # A longer sentence about a failed environment is cut in tasks.jsonl
             failures=dict(Counter(episode.reason[:300] for episode in failed_episodes)),
         )
+        self._count_outcome(mark, group.prompt_id)
 
-    def count_group(
-        self, outcome: TaskOutcome, sequence: int, prompt_id: str, **details: Any
-    ) -> None:
+    def count_group(self, outcome: TaskOutcome, sequence: int, prompt_id: str) -> None:
         """One group settled or redone; by length and past pass rate too, so that a bias could be
         seen.
         """
-        self._exporter.add(trainer_metrics.GROUPS, outcome=outcome)
-        self.mark(outcome, tasks=[sequence], **details)
-        self._count_by_bias(outcome, prompt_id)
+        self._count_outcome(TaskMark(outcome, tasks=[sequence]), prompt_id)
+
+    def _count_outcome(self, mark: TaskMark, prompt_id: str) -> None:
+        self._exporter.add(trainer_metrics.GROUPS, outcome=mark.what)
+        self.mark(mark)
+        self._count_by_bias(mark.what, prompt_id)
 
     def _count_by_bias(self, outcome: str, prompt_id: str) -> None:
         decile = str(self._prompts.length_decile(prompt_id))
@@ -141,7 +139,9 @@ class Reporter:
         quarter = "new" if pass_rate is None else str(min(3, int(pass_rate * 4)))
         self._exporter.add(trainer_metrics.GROUPS_BY_PASS_RATE, outcome=outcome, quarter=quarter)
 
-    def batch(self, groups: Sequence[RolloutGroup], replaced: Sequence[RolloutGroup]) -> None:
+    def batch(
+        self, groups: Sequence[RolloutGroup], replaced_groups: Sequence[RolloutGroup]
+    ) -> None:
         """The batch before any filter, and the groups that were filtered on arrival and replaced by
         these.
 
@@ -155,7 +155,7 @@ class Reporter:
         for steps, tokens in counts.items():
             self._exporter.observe(trainer_metrics.STALENESS, steps, count=tokens)
         self._staleness = dict(counts)
-        received_groups = [*replaced, *groups]
+        received_groups = [*replaced_groups, *groups]
         self._batch_statistics = export_batch_statistics(self._exporter, received_groups)
         self._batch_environment_metrics = self._metric_means.mean(received_groups)
         export_means(self._exporter, self._batch_environment_metrics)
@@ -190,7 +190,7 @@ class Reporter:
             )
         step = self._state.progress.step
         append_line(self._state.folder / files.STEPS, as_json(self._make_step_record(stats)))
-        self.mark("step", step=step)
+        self.mark(TaskMark("step", step=step))
         reward = self._batch_statistics.get("reward_mean", 0.0)
         log.info("step", step=step, reward=round(reward, 3))
 
@@ -251,7 +251,7 @@ class Reporter:
         uses = self._state.progress.uses
         return sum(uses.values()) / max(1, len(uses))
 
-    def _warn(self, sentence: str, **details: Any) -> None:
+    def _warn(self, sentence: str, **details: object) -> None:
         """The metric is updated every step; the log warns once a minute at most."""
         now_seconds = time.monotonic()
         # Between two warnings about the same thing
@@ -309,12 +309,12 @@ class Reporter:
         append_line(self._state.folder / files.SAMPLES, as_json(record))
 
     def stopped_early(self, step: int, reason: str) -> None:
-        self.mark("stopped_early", step=step, reason=reason)
+        self.mark(TaskMark("stopped_early", step=step, reason=reason))
         log.warning("stop_when ends the run before its budget", step=step, reason=reason)
 
     def checkpoint_begun(self, version: PolicyVersion) -> None:
         """Groups settled before this line are in the checkpoint, later ones are not."""
-        self.mark("checkpoint", version=str(version))
+        self.mark(TaskMark("checkpoint", version=str(version)))
 
     def checkpoint_written(self, version: PolicyVersion, seconds: float) -> None:
         self._exporter.set(trainer_metrics.CHECKPOINT_STEP, version.step)

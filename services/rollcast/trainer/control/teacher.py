@@ -15,10 +15,10 @@ which is not an advantage of 0.
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,8 @@ from rollcast.telemetry import trainer_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.control.defects import MAX_LOGPROB
+
+Result = TypeVar("Result")
 
 ANSWER_BYTES_PER_TOKEN = 512
 """vLLM writes about 75 bytes for a token (id, log-prob, rank, text); a token's text may be long."""
@@ -91,7 +93,7 @@ class TeacherClient:
         asking = Asking(self._settings, lambda _: None, self._max_answer_bytes, FINAL_STATUSES)
         return asking, asyncio.Semaphore(self._settings.requests)
 
-    def _on_loop(self, coroutine: Any) -> Future[Any]:
+    def _on_loop(self, coroutine: Coroutine[Any, Any, Result]) -> Future[Result]:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def ask(self, group: RolloutGroup) -> bool:

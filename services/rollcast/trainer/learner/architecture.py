@@ -165,7 +165,7 @@ def _check_head(causal_lm: Any) -> None:
     weight = torch.randn(8, width, generator=numbers)
     expected = logit_shape(causal_lm.config).apply_(nn.functional.linear(hidden, weight))
     try:
-        with torch.no_grad(), _bare(causal_lm, hidden, weight):
+        with torch.no_grad(), _replaced_body_and_head(causal_lm, hidden, weight):
             logits = causal_lm(
                 input_ids=torch.zeros(1, num_probe_tokens, dtype=torch.long), use_cache=False
             ).logits
@@ -180,7 +180,9 @@ def _check_head(causal_lm: Any) -> None:
 
 
 @contextmanager
-def _bare(causal_lm: Any, hidden: torch.Tensor, weight: torch.Tensor) -> Iterator[None]:
+def _replaced_body_and_head(
+    causal_lm: Any, hidden: torch.Tensor, weight: torch.Tensor
+) -> Iterator[None]:
     """The model with `hidden` in place of its body's output and `weight` in place of its head's."""
     from transformers.modeling_outputs import MoeModelOutputWithPast
 

@@ -77,7 +77,7 @@ class TrainingSequence:
         return len(self.prompt_token_ids) + len(self.token_ids)
 
 
-class Routing(NamedTuple):
+class RouterShape(NamedTuple):
     """Shape of the expert choices that a router replay needs."""
 
     layers: int

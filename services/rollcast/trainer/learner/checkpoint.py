@@ -344,7 +344,7 @@ def read_controller(text: str) -> ControllerFile:
     return ControllerFile(updates, world_size, controller, lora)
 
 
-def _is_count(value: Any, minimum: int) -> bool:
+def _is_count(value: object, minimum: int) -> bool:
     return type(value) is int and value >= minimum
 
 

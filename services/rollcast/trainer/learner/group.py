@@ -38,7 +38,7 @@ from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.adapter_export import AdapterExport
 from rollcast.trainer.learner.batch import (
     MicroBatch,
-    Routing,
+    RouterShape,
     TrainingSequence,
     decode_micro_batches,
     denominator,
@@ -173,7 +173,7 @@ class LearnerGroup:
         return self.learner.policy.vocab_size
 
     @property
-    def routing(self) -> Routing | None:
+    def routing(self) -> RouterShape | None:
         """Shape of the expert choices that must reach `update`; None = no replay."""
         replay = self.learner.policy.replay
         return None if replay is None else replay.routing

@@ -130,7 +130,7 @@ class Learner:
         `micro_batches`: this rank's, as many as every other rank has. `denominator`: D, of the
         whole batch. `between` is called after each micro-batch, outside any collective.
         """
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         measured = []
         with preferring(self.attention):
             for index, micro_batch in enumerate(micro_batches):
@@ -167,7 +167,7 @@ class Learner:
             loss_tokens=int(totals.loss_tokens),
             tokens=int(totals.tokens),
             micro_batches=len(micro_batches),
-            seconds=time.perf_counter() - started,
+            seconds=time.perf_counter() - started_at,
             kl=totals.kl / denominator if self.reference is not None else None,
             clamped_ratios=int(totals.clamped_ratios),
             teacher_kl=self.teacher.take_reverse_kl() if self.teacher is not None else None,

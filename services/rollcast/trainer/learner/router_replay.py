@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from rollcast.trainer.learner.batch import Routing
+from rollcast.trainer.learner.batch import RouterShape
 from rollcast.trainer.learner.unsupported import Unsupported
 
 UNKNOWN_EXPERT = -1
@@ -46,7 +46,7 @@ class RouterReplay:
         if len(shapes) != 1:
             raise Unsupported("has routers of several kinds", REMEDY)
         self._steps, experts, choices = shapes.pop()
-        self.routing = Routing(len(routers), experts, choices)
+        self.routing = RouterShape(len(routers), experts, choices)
         self._chosen: Tensor | None = None
         for layer, router in enumerate(routers):
             router.forward = partial(self._route, layer, router.forward)

@@ -194,13 +194,13 @@ class _Machine(pickle._Unpickler):
     }
 
 
-def _require_type(value: Any, kind: type[Any]) -> Any:
+def _require_type(value: object, kind: type[Any]) -> Any:
     if type(value) is not kind:
         raise ValueError(f"{type(value).__name__} in the place of {kind.__name__}")
     return value
 
 
-def _key(key: Any) -> Any:
+def _key(key: object) -> Any:
     """Raises ValueError for other keys, whose hashing may never end."""
     is_index = (
         type(key) is dcp.MetadataIndex

@@ -247,7 +247,7 @@ class WeightMember:
                 self._send_heartbeats_while_applying(send),
             )
 
-    async def _receive_welcome(self, message: Any) -> None:
+    async def _receive_welcome(self, message: object) -> None:
         welcome = self._unless_over(message).welcome
         if mismatch := wire_mismatch(generator=WIRE_VERSION, trainer=welcome.wire):
             raise UserError(
@@ -261,7 +261,7 @@ class WeightMember:
             history = [Surviving(entry.incarnation, entry.last_step) for entry in welcome.history]
             await self.engine.incarnation_changed(welcome.incarnation, history)
 
-    def _unless_over(self, message: Any) -> weights_pb2.FromTrainer:
+    def _unless_over(self, message: object) -> weights_pb2.FromTrainer:
         """The message. Raises if it is the end of the stream or a Leave."""
         if message is grpc.aio.EOF:
             raise ConnectionError("the trainer ended the stream")
@@ -270,7 +270,11 @@ class WeightMember:
             raise _LeftError if self._leaving is not None else _FencedError(message.leave.reason)
         return message
 
-    async def _listen(self, call: Any, commands: asyncio.Queue[weights_pb2.FromTrainer]) -> None:
+    async def _listen(
+        self,
+        call: "grpc.aio.StreamStreamCall[weights_pb2.FromGenerator, weights_pb2.FromTrainer]",
+        commands: asyncio.Queue[weights_pb2.FromTrainer],
+    ) -> None:
         while True:
             message = self._unless_over(await call.read())
             match message.WhichOneof("kind"):

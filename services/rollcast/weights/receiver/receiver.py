@@ -136,13 +136,13 @@ class Receiver:
             self._state = ReceiveState(RECEIVING, epoch)
             self._lanes_pending = len(lanes)
         success = ReceiveState(STAGED, epoch)
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         # Lane 0 makes the memory on its own thread, because that may take long; the other lanes
         # wait for it.
         staging_future: Future[tuple[Snapshot, LaneTurns]] = Future()
         for lane in lanes:
             received = lane.submit(partial(self._receive_lane, lanes, manifest, staging_future))
-            received.add_done_callback(partial(self._lane_ended, lanes, success, started))
+            received.add_done_callback(partial(self._lane_ended, lanes, success, started_at))
 
     def poll(self) -> ReceiveState:
         with self._lock:
@@ -184,7 +184,11 @@ class Receiver:
             ]
 
     def _lane_ended(
-        self, lanes: list[GroupWorker], success: ReceiveState, started: float, future: Future[None]
+        self,
+        lanes: list[GroupWorker],
+        success: ReceiveState,
+        started_at: float,
+        future: Future[None],
     ) -> None:
         """One lane is open, or has received its rows.
 
@@ -204,7 +208,7 @@ class Receiver:
             elif self._lanes_pending == 0 and success.status == STAGED:
                 assert self._staged is not None
                 self._state = success._replace(
-                    seconds=time.perf_counter() - started, path=self._staged.path
+                    seconds=time.perf_counter() - started_at, path=self._staged.path
                 )
             elif self._lanes_pending == 0:
                 self._state = success

@@ -26,7 +26,7 @@ from rollcast.weights.receiver.weight_engine import (
     ReceiveState,
     WeightEngine,
 )
-from rollcast.wire import weights_pb2
+from rollcast.wire import rollout_pb2, weights_pb2
 from rollcast.wire.version import PolicyVersion
 
 Result = TypeVar("Result")
@@ -162,7 +162,7 @@ class Reception:
         if epoch != self.newest_epoch:
             return None
         state = ReceiveState()
-        started = time.monotonic()
+        started_at = time.monotonic()
         try:
             async with asyncio.timeout(timeout_seconds):
                 await self.call(verb, message)
@@ -170,7 +170,7 @@ class Reception:
                     state = await self.call("poll")
                     if state.status in (target_status, FAILED):
                         return state
-                    waited = time.monotonic() - started
+                    waited = time.monotonic() - started_at
                     # The interval is a share of the time waited so far, so that completion is
                     # noticed at most 5 % late; below 2 ms it would keep a core busy.
                     await asyncio.sleep(min(max(0.002, 0.05 * waited), MAX_POLL_SECONDS))
@@ -200,7 +200,7 @@ class Reception:
         return pause_seconds
 
     def _failure_message(
-        self, state: ReceiveState, version: Any = None
+        self, state: ReceiveState, version: rollout_pb2.PolicyVersion | None = None
     ) -> weights_pb2.FromGenerator:
         # The receiver is in no group until the next join, so nothing may be claimed.
         self.joined = False

@@ -223,9 +223,9 @@ class Roster:
             return refusal
         name = announce.generator
         old = self._seats.get(name)
-        is_taken = old is not None and not old.may_be_taken_over(announce.key)
-        if name in self._fenced or is_taken:
-            outgoing.put(leave_message(NAME_TAKEN if is_taken else self._fenced[name]))
+        is_name_taken = old is not None and not old.may_be_taken_over(announce.key)
+        if name in self._fenced or is_name_taken:
+            outgoing.put(leave_message(NAME_TAKEN if is_name_taken else self._fenced[name]))
             outgoing.put(None)
             return None
         announced = PolicyVersion.from_proto(announce.version)

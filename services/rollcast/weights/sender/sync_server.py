@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import Protocol
 
 import grpc
 
@@ -40,11 +40,15 @@ class WeightSyncService(weights_pb2_grpc.WeightSyncServicer):
         self._events = events
         self._sightings = sightings
 
-    def Starting(self, request: Any, context: Any) -> weights_pb2.Noted:  # noqa: N802
+    def Starting(  # noqa: N802
+        self, request: weights_pb2.Presence, context: grpc.ServicerContext
+    ) -> weights_pb2.Noted:
         self._sightings.note(request.key, time.monotonic())
         return weights_pb2.Noted()
 
-    def Sync(self, request_iterator: Any, context: Any) -> Iterator[weights_pb2.FromTrainer]:  # noqa: N802
+    def Sync(  # noqa: N802
+        self, request_iterator: Iterator[weights_pb2.FromGenerator], context: grpc.ServicerContext
+    ) -> Iterator[weights_pb2.FromTrainer]:
         outgoing: Outgoing = SimpleQueue()
         # False if the call has ended already: nothing would end the reading of the queue.
         if not context.add_callback(lambda: outgoing.put(None)):
@@ -67,7 +71,7 @@ class WeightSyncService(weights_pb2_grpc.WeightSyncServicer):
             yield message
             message = outgoing.get()
 
-    def _read(self, requests: Any, outgoing: Outgoing) -> None:
+    def _read(self, requests: Iterator[weights_pb2.FromGenerator], outgoing: Outgoing) -> None:
         seat = None
         try:
             for message in requests:

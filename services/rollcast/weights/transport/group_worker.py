@@ -246,7 +246,7 @@ def _end_all() -> None:
         worker.join(max(0.0, deadline - time.monotonic()))
 
 
-def _conclude(future: Future[Any], result: Any, failure: GroupError | None) -> None:
+def _conclude(future: Future[Result], result: Result, failure: GroupError | None) -> None:
     """Set the outcome, unless an abandonment was faster."""
     try:
         if failure is None:

@@ -28,13 +28,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch.distributed import Store  # type: ignore[attr-defined]
 
 _environment_lock = threading.Lock()
 
 
 def make_nccl(
-    store: Any, *, rank: int, world_size: int, num_lanes: int, opening_seconds: float
+    store: "Store", *, rank: int, world_size: int, num_lanes: int, opening_seconds: float
 ) -> Any:
     """The process group of one lane; it connects at its first collective, which takes at most
     `opening_seconds`.

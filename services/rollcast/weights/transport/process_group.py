@@ -160,9 +160,9 @@ class WeightGroup:
         self._scratch: dict[int, torch.Tensor] = {}
         self._abandoned = abandoned or threading.Event()
         self._timeout = timedelta(seconds=address.timeout_seconds)
-        self._in_flight: deque[tuple[Any, torch.Tensor]] = deque()
+        self._in_flight: deque[tuple[dist.Work, torch.Tensor]] = deque()
         self._group: Any = None
-        self._store: Any = None
+        self._store: PrefixStore | None = None
         self._version_device = device
         try:
             self._open(time.monotonic() + max(0.0, address.opening_seconds - waited))
@@ -324,7 +324,7 @@ class WeightGroup:
         if greeting.item() != self.address.epoch:
             raise GroupError(f"met the group of epoch {greeting.item()}")
 
-    def _wait(self, work: Any, seconds: float) -> None:
+    def _wait(self, work: dist.Work, seconds: float) -> None:
         if self.address.backend == "gloo":
             work.wait(timedelta(seconds=seconds))
             return

@@ -7,7 +7,7 @@ import shlex
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import IO, Any
+from typing import IO
 
 import structlog
 
@@ -149,14 +149,30 @@ class PodContainer(Container):
         line = "; ".join(lines).replace("\n", "'\"$newline\"'")
         return io.BytesIO(line.encode("utf-8", "surrogateescape") + b"\n")
 
-    async def _run(self, command: Sequence[str], seconds: float, **options: Any) -> CommandOutput:
-        """options: of run_in_pod. Raises ContainerError if the pod is gone, or the command's end is
+    async def _run(
+        self,
+        command: Sequence[str],
+        seconds: float,
+        *,
+        stdin: IO[bytes] | None = None,
+        output_file: IO[bytes] | None = None,
+        max_bytes: int = 1 << 20,
+    ) -> CommandOutput:
+        """See run_in_pod. Raises ContainerError if the pod is gone, or the command's end is
         not known.
         """
         if self._is_ended:
             await self._check_alive()
         try:
-            return await run_in_pod(self._api, self.name, command, seconds, **options)
+            return await run_in_pod(
+                self._api,
+                self.name,
+                command,
+                seconds,
+                stdin=stdin,
+                output_file=output_file,
+                max_bytes=max_bytes,
+            )
         except LostCommandError as error:
             await self._check_alive()
             if isinstance(error, RefusedCommandError):

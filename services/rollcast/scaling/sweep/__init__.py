@@ -1,0 +1,1 @@
+"""Which of several arms deserves the next slice of a shared budget."""
