@@ -179,7 +179,7 @@ class FaultySweep:
         ]
         if len(slices) < number:
             return False
-        steps = self._folder / slices[-1]["run"] / "steps.jsonl"
+        steps: Path = self._folder / slices[-1]["run"] / "steps.jsonl"
         began_at: float = slices[-1]["at"]
         return steps.exists() and steps.stat().st_mtime > began_at
 

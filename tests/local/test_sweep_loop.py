@@ -159,7 +159,8 @@ def test_seeds_of_an_arm_share_its_chance(tmp_path: Path) -> None:
     last = loop.run()
     assert last is not None
     assert set(last.chances) == {"high", "low"}
-    assert {run for run, _, _ in arms.slices} > {"s-high-s0", "s-low-s0"}
+    assert last.chances["high"] > 0.9
+    assert len({run for run, _, _ in arms.slices}) >= 2
 
 
 def test_a_choice_worth_more_than_a_slice_ends_the_sweep(tmp_path: Path) -> None:
