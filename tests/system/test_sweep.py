@@ -26,7 +26,7 @@ SWEEP = {
     "grid": {"recipe.optimizer.learning_rate": [5.0e-5, 1.0e-6]},
     "arms": [{"name": "dead", "settings": {"model.path": "no-such-model"}}],
     "target_device_hours": 0.02,
-    "budget": {"device_hours": 0.15},
+    "budget": {"device_hours": 0.1},
     "slice": 0.2,
     "min_slice_pauses": 0,
     "pause_below": 0,
