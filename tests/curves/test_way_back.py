@@ -69,14 +69,19 @@ def test_the_sentence_names_the_step_what_is_kept_and_the_command(tmp_path: Path
     peak = int(advice.change.partition("near step ")[2].split(" ")[0])
     assert peak == pytest.approx(PEAK, abs=30)
     assert advice.change == (
-        "Once the cause is found, go back to the checkpoint of step 150, the last one before that "
-        f"peak, near step {peak} (kept are those of steps 100, 150, 350, 400): rollcast up "
-        f"--config {folder}/up.json --resume --step 150"
+        "Once the cause is found, go back to the checkpoint of step 150, with a chance of over "
+        f"99 % the best one before the fall from that peak, near step {peak} (kept are those of "
+        f"steps 100, 150, 350, 400): rollcast up --config {folder}/up.json --resume --step 150"
     )
     assert advice.change == forecast(folder).advice(budget=8.0).change
     shown = forecast_here(forecast(folder), None).advice
     assert shown is not None
     assert shown.sentence() == f"stop: the run is broken. {advice.change}"
+
+
+def test_one_a_little_after_the_peak_is_better_than_one_long_before(tmp_path: Path) -> None:
+    change = forecast(broken(tmp_path / "r", 20, 220, 390, 400)).advice().change
+    assert "go back to the checkpoint of step 220, with a chance of over 99 % the best" in change
 
 
 def test_one_peak_is_named_in_the_device_hours_of_the_run(tmp_path: Path) -> None:

@@ -100,6 +100,8 @@ ELSEWHERE = (
         "test_the_model_is_trained_once_and_its_characters_are_its_tokens", ("ensure_base_model",)),
     Elsewhere("rollcast model merge", "tests/trainer/test_merged_adapters.py",
         "test_the_command_merges_into_a_folder_that_is_not_there_yet", ('"merge"', '"--folder"')),
+    Elsewhere("rollcast model export", "tests/trainer/test_export_checkpoint.py",
+        "test_the_best_is_exported_as_it_was", ('"model", "export"',)),
     Elsewhere("rollcast generator", "tests/cli/test_commands.py",
         "test_a_starter_becomes_the_service", ("generator",)),
     Elsewhere("rollcast trainer", "tests/cli/test_commands.py",

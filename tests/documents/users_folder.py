@@ -106,6 +106,10 @@ def _write_run(folder: Path, name: str, seed: int) -> None:
             1, point.step, point.pass_rate, point.compute / 10, standard_error=0.01
         )
         append_line(folder / "evaluations.jsonl", as_json(evaluation))
+        if point.step % 50 == 0:
+            checkpoint = folder / "checkpoints" / f"1.{point.step}"
+            checkpoint.mkdir(parents=True, exist_ok=True)
+            (checkpoint / "controller.json").write_text("{}")
 
 
 def _write_curve(file: Path, columns: tuple[str, ...], seed: int) -> None:

@@ -136,6 +136,14 @@ def test_an_evaluation_that_was_made_twice_is_one_point_for_every_reader(tmp_pat
     ]
 
 
+def test_the_readings_by_which_the_best_checkpoint_is_kept_survive_a_restart(
+    tmp_path: Path,
+) -> None:
+    config = make_config(tmp_path, steps=14)
+    _, second = killed_at_9_and_resumed_at_6(config)
+    assert [row[0] for row in second.state.progress.curve] == [*range(0, 15, 2)]
+
+
 def test_the_last_evaluation_is_asked_again_where_redis_lost_it(tmp_path: Path) -> None:
     config, broker = make_config(tmp_path, steps=4), MemoryBroker()
     answers = Answers(0.4, PolicyVersion(1, 0), random.Random(4))

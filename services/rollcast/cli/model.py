@@ -107,6 +107,32 @@ def merge(
             typer.echo(merge_in_words(merge_adapter(adapter, base, folder, dtype), folder))
 
 
+@app.command()
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run, such as runs/demo")],
+    folder: Folder,
+    step: Annotated[
+        int | None, typer.Option(help="of the checkpoint; left out, that of the best one")
+    ] = None,
+) -> None:
+    """Write the model of a kept checkpoint, as a run does at its end: by default of the best one.
+
+    It is read on the host in float32, even while the run goes on.
+
+    \b
+    rollcast model export runs/my-run --folder best
+    rollcast model export runs/my-run --folder earlier --step 150
+    """
+    from rollcast.cli.show import load_run_settings
+    from rollcast.local.checkpoint_export import export_checkpoint
+
+    config = load_run_settings(run)
+    with _alone(folder) as there:
+        if not there:
+            exported_step = export_checkpoint(config, step, folder)
+            typer.echo(f"the model of step {exported_step} is in {folder}")
+
+
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[bool]:
     """Holds the folder's lock; yields whether the folder is there already, made by another."""

@@ -30,13 +30,25 @@ def show(
     page: Annotated[
         bool, typer.Option("--page", help="serve the live page of a run that is over, until Ctrl-C")
     ] = False,
+    best: Annotated[
+        bool, typer.Option("--best", help="the best of the kept checkpoints, with its chance")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON; with --best")] = False,
 ) -> None:
     """How far a run is, its curve with the forecast, the advice, and what happened last.
 
     \b
     rollcast show runs/demo
     rollcast show runs/demo --page
+    rollcast show runs/demo --best
     """
+    if as_json and not best:
+        raise UserError("--json: prints the best checkpoint; give --best too")
+    if best:
+        from rollcast.cli.best_checkpoint import print_best
+
+        print_best(run, as_json=as_json)
+        return
     from rich.console import Console
 
     from rollcast.cli.screen.panel import panel

@@ -128,7 +128,12 @@ class Trainer(Settings):
     The trainer of a URL needs the library of its protocol (s3fs, gcsfs), which takes credentials
     and endpoint from its own environment variables. None = in the run's folder."""
     keep_checkpoints: Annotated[int, Field(ge=1)] = 2
-    """Older ones are deleted."""
+    """The newest ones, which are kept whatever they are worth. Older ones are deleted, except the
+    best."""
+    keep_best_checkpoints: Annotated[int, Field(ge=0)] = 1
+    """Older checkpoints that are kept in addition: those with the highest level of the pass rate,
+    by the evaluations before and after them. One stays until another is better with a chance above
+    60 %. 0 = none. 1, because the peak of a run is otherwise deleted before it is known."""
     collective_timeout_seconds: Annotated[float, Field(gt=0)] = 600.0
     """Deadline of a training collective."""
     http_port: Port = 0

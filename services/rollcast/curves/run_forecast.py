@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rollcast.curves.axis import MIN_INTERVALS, ComputeAxis, column, compute_per_step, make_curve
+from rollcast.curves.best_checkpoint import best_in_words, levels_at
 from rollcast.curves.evaluations import OWN, CurvePoint, Origin, RunHistory
 from rollcast.curves.way_back import way_back
 from rollcast.runfolder.kept_checkpoints import KeptCheckpoints
@@ -186,7 +187,7 @@ class RunForecast:
         last: EarlierAdvice | None = None,
         end_reason: str | None = None,
     ) -> Advice:
-        """The advice on a broken run names the checkpoint to go back to, and the command."""
+        """The advice on a run that broke, or that `stop_when` ended, names the best checkpoint."""
         advice = advise(
             self.forecast,
             self.end,
@@ -197,18 +198,26 @@ class RunForecast:
             last=last,
             end_reason=end_reason,
         )
-        peak = self.forecast.verdict.at
-        if not self.is_way_back_known or peak is None or self.kept_checkpoints is None:
+        is_broken = self.forecast.verdict.kind is VerdictKind.BROKEN
+        # Another budget, worth or price than the run's own asks what would change the answer.
+        if self.checkpoint_in_words is None or (end_reason is None and not is_broken):
             return advice
-        at = float(self.axis.to_device_hours(np.array([peak]))[0])
-        return replace(advice, change=way_back(self.evaluations, at, self.kept_checkpoints))
+        return replace(advice, change=self.checkpoint_in_words)
 
-    @property
-    def is_way_back_known(self) -> bool:
-        """Whether the run is broken, and the checkpoint to go back to is known."""
-        return (
-            self.forecast.verdict.kind is VerdictKind.BROKEN and self.kept_checkpoints is not None
-        )
+    @cached_property
+    def checkpoint_in_words(self) -> str | None:
+        """The sentence on the best checkpoint; None if the run neither broke nor was ended by
+        `stop_when`, or if its checkpoints are not known.
+        """
+        verdict = self.forecast.verdict
+        if self.kept_checkpoints is None:
+            return None
+        if verdict.kind is VerdictKind.BROKEN and verdict.at is not None:
+            peak = float(self.axis.to_device_hours(np.array([verdict.at]))[0])
+            return way_back(self.evaluations, peak, self.kept_checkpoints)
+        if self.end_reason is None or not self.kept_checkpoints.steps:
+            return None
+        return best_in_words(levels_at(self.evaluations, self.kept_checkpoints.steps))
 
     def with_budget(self, budget: float | None) -> "RunForecast":
         """The same run, of which the user says at which compute it ends; None: as it is."""

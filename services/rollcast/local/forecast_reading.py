@@ -37,9 +37,9 @@ class AdviceReading:
     """The run is over: its rest would be as much compute again."""
     end_reason: str | None = None
     """Why `stop_when` ended the run; None = it did not."""
-    way_back: str | None = None
-    """The checkpoint to go back to, and how; None if the run is not broken, or if that is not
-    known."""
+    best_checkpoint: str | None = None
+    """The sentence on the best checkpoint; None if the run neither broke nor was ended by
+    `stop_when`, or if that is not known."""
     headline: str | None = None
     """The first sentence of `fit`, such as "Continue for 1 more evaluation". None = only metrics
     are known."""
@@ -47,10 +47,10 @@ class AdviceReading:
     def sentence(self) -> str:
         """One line, in the words of `fit` and the page."""
         if self.end_reason is not None:
-            back = "" if self.way_back is None else f". {self.way_back}"
-            return f"{self.kind}: `stop_when` ended the run: {self.end_reason}{back}"
-        if self.way_back is not None:
-            return f"{self.kind}: the run is broken. {self.way_back}"
+            best = "" if self.best_checkpoint is None else f". {self.best_checkpoint}"
+            return f"{self.kind}: `stop_when` ended the run: {self.end_reason}{best}"
+        if self.best_checkpoint is not None:
+            return f"{self.kind}: the run is broken. {self.best_checkpoint}"
         if self.headline is not None:
             action = self.headline[0].lower() + self.headline[1:]
         elif self.kind == "wait":
@@ -139,7 +139,7 @@ def forecast_here(run: RunForecast, end: float | None) -> ForecastReading:
             advice.rest.gain,
             advice.is_assumed,
             run.end_reason,
-            advice.change if run.is_way_back_known else None,
+            run.checkpoint_in_words,
             advice.headline,
         ),
     )

@@ -4,6 +4,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,6 +12,7 @@ from pydantic import SecretStr
 
 from rollcast.config.connections import Redis, Rpc
 from rollcast.config.custom_function_digests import with_digests
+from rollcast.config.errors import UserError
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Grader
@@ -182,6 +184,11 @@ class LocalServices:
         except RunPausedError:
             return RunState.STOPPED if supervisor.asked_to_stop() else RunState.PAUSED
         if ending is RunState.FINISHED and (reason := early_end(folder)) is not None:
+            # Here, because it imports scipy.
+            from rollcast.curves.best_checkpoint import KeptLevels, best_in_words
+
+            with suppress(UserError):  # no checkpoint on this machine
+                reason = f"{reason}. {best_in_words(KeptLevels.of_folder(folder).levels)}"
             self.view.report(f"`stop_when` ended the run: {reason}")
         tick(supervisor.run_state)
         return ending

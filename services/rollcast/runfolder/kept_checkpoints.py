@@ -63,6 +63,12 @@ class KeptCheckpoints:
             command = shlex.join(["rollcast", "up", "--config", str(file), "--resume", "--step"])
         return cls(tuple(sorted({step for _, step in kept_versions(location)})), command)
 
+    def way_to(self, step: int) -> str:
+        """The command that continues the run from a kept step, or what does so in another run."""
+        if self.command is not None:
+            return f"{self.command} {step}"
+        return f"set model.from_step to {step} in another run, whose model.from_run is this one"
+
 
 def kept_in_words(steps: Collection[int]) -> str:
     """The kept steps, as the end of a sentence."""

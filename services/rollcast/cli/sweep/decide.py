@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
+from rollcast.cli.corpus.single_thread import use_one_thread
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ def decide() -> None:
     \b
     rollcast sweep decide < questions.jsonl
     """
+    # Matrices of some hundred rows: threads only wait for one another.
+    use_one_thread()
     from rollcast.scaling.sweep.policy import decide as decide_sweep
     from rollcast.scaling.sweep.state import SweepRun, SweepState
 

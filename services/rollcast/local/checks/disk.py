@@ -14,6 +14,7 @@ SETTINGS = (
     "folder",
     "run",
     "trainer.keep_checkpoints",
+    "trainer.keep_best_checkpoints",
     "trainer.checkpoints",
 )
 _STATE_PER_WEIGHT = {"bfloat16": 6, "float32": 3}
@@ -28,7 +29,8 @@ def check(start: Start) -> None:
     run_folder = start.config.run_folder
     trainer = start.config.trainer
     model = start.config.model
-    num_checkpoints = trainer.keep_checkpoints + 1
+    # The one that is being written is in addition to those that are kept.
+    num_checkpoints = trainer.keep_checkpoints + trainer.keep_best_checkpoints + 1
     checkpoint_bytes = weight_bytes(model.path) * _STATE_PER_WEIGHT[model.dtype] * num_checkpoints
     checkpoint_location = start.checkpoints
     is_apart = run_folder not in (

@@ -19,6 +19,7 @@ from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
 from rollcast.runfolder.run_secrets import secret_place
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.assembly import can_be_trained_on
+from rollcast.trainer.control.best_checkpoints import best_checkpoints
 from rollcast.trainer.control.checkpoints import Checkpoints
 from rollcast.trainer.control.controller import Controller
 from rollcast.trainer.control.defects import DefectFinder
@@ -96,6 +97,9 @@ def build_controller(
         state, queue, reporter, books, maker, plans, open_evaluations, pipeline.send, early_stop
     )
     fleet = parts.fleet(reporter, schedule, intake, pacing)
+    learners.choose_best = partial(
+        best_checkpoints, progress.curve, state.history, config.trainer.keep_best_checkpoints
+    )
     checkpoints = Checkpoints(
         state, learners, intake, reporter, config.trainer.checkpoint_every_steps
     )

@@ -17,12 +17,11 @@ from rollcast.curves.axis import make_curve
 from rollcast.curves.evaluations import CurvePoint, RunHistory
 from rollcast.curves.run_forecast import RunBudget
 from rollcast.runfolder.records import EvaluationRecord
-from rollcast.runfolder.survival import is_complete
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.decisions.settings import NUM_AGREEING_REFITS
 from rollcast.scaling.decisions.stopping import Refit, StopRule, stop_reason
 from rollcast.telemetry.logging import get_logger
-from rollcast.trainer.control.progress import CurveRow
+from rollcast.trainer.control.progress import CurveRow, add_reading
 
 log = get_logger()
 
@@ -45,17 +44,9 @@ class EarlyStop:
             self._judge(points[:count])
 
     def observe(self, evaluation: EvaluationRecord) -> None:
-        """Take in one point, refit, judge.
-
-        An incomplete one is left out, as the forecaster does.
-        """
-        if not is_complete(evaluation.graded_share):
-            return
-        reading = (evaluation.step, evaluation.pass_rate, evaluation.standard_error or 0.0)
-        hours = (evaluation.compute_device_hours, evaluation.start_up_device_hours)
-        run_state = (evaluation.devices, evaluation.trained_tokens, evaluation.truncation_ratio)
-        self._points.append((*reading, *hours, *run_state))
-        self._judge(self._points)
+        """Take in one point, refit, judge; an incomplete one is left out."""
+        if add_reading(self._points, evaluation):
+            self._judge(self._points)
 
     def _judge(self, rows: Sequence[CurveRow]) -> None:
         # Evaluations may be closed in another order than they were asked for.

@@ -9,6 +9,7 @@ from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.records import PromptTask, Purpose
 from rollcast.trainer.control.early_stop import EarlyStop
 from rollcast.trainer.control.evaluation import Closed, EvaluationPlan, Moment, OpenEvaluations
+from rollcast.trainer.control.progress import add_reading
 from rollcast.trainer.control.prompt_book import Books, PromptBook, TaskMaker
 from rollcast.trainer.control.reporting import Reporter
 from rollcast.trainer.control.sample_texts import make_samples_record
@@ -105,8 +106,11 @@ class Examiner:
             self._reporter.evaluation_lost(closed.dataset, closed.step)
         else:
             self._reporter.evaluation(closed.evaluation)
-            if self._early_stop is not None and closed.dataset == self._plans[0].dataset:
-                self._early_stop.observe(closed.evaluation)
+            if closed.dataset == self._plans[0].dataset:
+                if self._early_stop is not None:
+                    self._early_stop.observe(closed.evaluation)
+                else:
+                    add_reading(self._state.progress.curve, closed.evaluation)
         for part_evaluation in closed.parts:
             self._reporter.evaluation(part_evaluation)
         if closed.sampled:

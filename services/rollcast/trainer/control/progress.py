@@ -12,6 +12,8 @@ from rollcast.config.errors import UserError
 from rollcast.config.rules_versions import FIRST_RULES, GRADING_RULES, SPLIT_RULES
 from rollcast.recipe.curriculum import CurriculumState
 from rollcast.recipe.mixture import MixtureState
+from rollcast.runfolder.records import EvaluationRecord
+from rollcast.runfolder.survival import is_complete
 from rollcast.telemetry.evaluation_metrics import DOWNSTREAM_PREFIX
 from rollcast.trainer.control.compute import ROLES
 from rollcast.trainer.control.ledger import Ledger
@@ -35,6 +37,19 @@ CurveRow = Annotated[
 ]
 """Step, pass rate, standard error, device-hours, those of start-ups, devices, trained tokens,
 truncation ratio."""
+
+
+def add_reading(rows: list[CurveRow], evaluation: EvaluationRecord) -> bool:
+    """Append the evaluation and return True, unless too few of its prompts were graded: the
+    forecaster leaves such a one out too.
+    """
+    if not is_complete(evaluation.graded_share):
+        return False
+    reading = (evaluation.step, evaluation.pass_rate, evaluation.standard_error or 0.0)
+    hours = (evaluation.compute_device_hours, evaluation.start_up_device_hours)
+    run_state = (evaluation.devices, evaluation.trained_tokens, evaluation.truncation_ratio)
+    rows.append((*reading, *hours, *run_state))
+    return True
 
 
 class MalformedProgress(ValueError):  # noqa: N818  (a finding: an older checkpoint may be whole)
@@ -68,7 +83,8 @@ class Progress:
     downstream_steps: dict[str, int] = field(default_factory=dict)
     """Step of the newest closed evaluation of each downstream set, by its label."""
     curve: list[CurveRow] = field(default_factory=list)
-    """Each evaluation, if `stop_when` is set."""
+    """Each complete evaluation of the held-out prompts. A release that had `stop_when` alone to
+    read them kept none without it."""
     compute_state: Annotated[dict[str, float], _with_all(ROLES)] | None = None
     start_up: float = 0.0
     """Device-hours of `compute_state` spent on start-up."""

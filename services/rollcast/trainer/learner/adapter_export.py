@@ -8,17 +8,32 @@
 `rollcast model merge` makes a whole model of it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from safetensors.torch import save_file
 from torch import Tensor
 
+from rollcast.config.custom_function import CustomFunction
+from rollcast.config.model import Model
 from rollcast.trainer.learner.adapters import adapted_layers, adapter_config, published_adapters
 from rollcast.trainer.learner.architecture import stored_config
 from rollcast.trainer.learner.export import TOKENIZER, Export
+from rollcast.trainer.learner.model import Policy
 
 WEIGHTS_FILE = "adapter_model.safetensors"
+
+
+def make_export(
+    policy: Policy,
+    settings: Model,
+    folder: Path,
+    *,
+    custom_functions: Mapping[str, CustomFunction],
+) -> Export:
+    """The export of a policy: of its adapter alone if it has one."""
+    kind = Export if policy.lora is None else AdapterExport
+    return kind(policy, settings, folder, custom_functions=custom_functions)
 
 
 class AdapterExport(Export):

@@ -35,7 +35,7 @@ from rollcast.recipe.losses.make import make_loss
 from rollcast.runfolder.files import Place, checkpoint_place, parse_location
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.ending import TrainerEnding
-from rollcast.trainer.learner.adapter_export import AdapterExport
+from rollcast.trainer.learner.adapter_export import make_export
 from rollcast.trainer.learner.batch import (
     MicroBatch,
     RouterShape,
@@ -52,12 +52,11 @@ from rollcast.trainer.learner.commands import (
     CommandSender,
     RankCommand,
 )
-from rollcast.trainer.learner.export import Export
 from rollcast.trainer.learner.learner import Learner
 from rollcast.trainer.learner.model import stage_shard, weight_specs
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.reading import read_policy, read_reference, read_teacher
-from rollcast.trainer.learner.saving import CheckpointSaver
+from rollcast.trainer.learner.saving import CheckpointSaver, ChooseBest
 from rollcast.trainer.learner.step_sums import UpdateStats
 from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
 from rollcast.weights.plan.shards import shard_buckets
@@ -138,8 +137,13 @@ class LearnerGroup:
         """This rank's rows of the versions that are published. Only the first replica's ranks have
         any."""
         location = checkpoint_place(config.run_folder, config.trainer.checkpoints)
+        self.choose_best: ChooseBest = lambda names: ()
+        """Rank 0 of a run sets what chooses the older checkpoints that stay."""
         self.saver = CheckpointSaver(
-            learner, storage_at(location), keep=config.trainer.keep_checkpoints
+            learner,
+            storage_at(location),
+            keep=config.trainer.keep_checkpoints,
+            choose_best=lambda names: self.choose_best(names),
         )
         self.sender = CommandSender(self.ranks.store, self.ranks.world_size)
         self._lane_sender = CommandSender(self.ranks.lane_store, self.ranks.num_shards)
@@ -371,8 +375,7 @@ class LearnerGroup:
 
     def _export(self, folder: Path) -> None:
         """Rank 0 gathers weight by weight and holds a file of them in host memory."""
-        kind = Export if self.learner.policy.lora is None else AdapterExport
-        export = kind(
+        export = make_export(
             self.learner.policy,
             self.config.model,
             folder,

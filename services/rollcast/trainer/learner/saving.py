@@ -10,7 +10,7 @@ written at a time.
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, wait
 from datetime import timedelta
 from typing import Any, cast
@@ -34,18 +34,30 @@ from rollcast.trainer.learner.learner import Learner
 from rollcast.wire.version import PolicyVersion
 
 log = get_logger()
+ChooseBest = Callable[[Sequence[str]], Collection[str]]
+"""Of the names of checkpoints, oldest first, those that stay as the best."""
 WRITE_TIMEOUT = timedelta(hours=2)
 """Deadline of a collective of the writing threads: ranks wait for the slowest disk."""
 
 
 class CheckpointSaver:
-    """Writes the checkpoints of one learner into `storage` and keeps the newest `keep`."""
+    """Writes the checkpoints of one learner into `storage` and keeps the newest `keep`, and those
+    of the older ones that `choose_best`, called in a thread, returns.
+    """
 
-    def __init__(self, learner: Learner, storage: CheckpointStorage, *, keep: int) -> None:
+    def __init__(
+        self,
+        learner: Learner,
+        storage: CheckpointStorage,
+        *,
+        keep: int,
+        choose_best: ChooseBest = lambda names: (),
+    ) -> None:
         on_gpu = learner.ranks.device.type == "cuda"
         self._learner = learner
         self._storage = storage
         self._keep = keep
+        self._choose_best = choose_best
         self._group = dist.new_group(backend="gloo", timeout=WRITE_TIMEOUT)
         # It keeps its buffers: pinned pages are slow to allocate.
         self._stager = DefaultStager(StagingOptions(on_gpu, False, False, on_gpu))
@@ -119,18 +131,23 @@ class CheckpointSaver:
                 self._write_error(refusal) if isinstance(refusal, OSError) else error
             )
             return
-        if is_first:
-            self._remove_old_ones()
-        write_future.set_result(self._storage.at(name))
+        try:
+            if is_first:
+                self._remove_old_ones()
+        finally:  # training waits for it
+            write_future.set_result(self._storage.at(name))
 
     def _remove_old_ones(self) -> None:
-        """Remove old checkpoints.
+        """Remove old checkpoints that are not among the best.
 
         One that cannot be removed now is tried again after the next checkpoint.
         """
         try:
-            for older in self._storage.names()[self._keep :]:
-                self._storage.remove(older)
+            older = self._storage.names()[self._keep :]
+            best = self._choose_best(older[::-1])
+            for name in older:
+                if name not in best:
+                    self._storage.remove(name)
         except OSError as error:
             log.warning(
                 "old checkpoints stay for now", place=str(self._storage.location), error=str(error)

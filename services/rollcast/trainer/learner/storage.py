@@ -98,8 +98,11 @@ class FolderStorage:
         _replace(self.at(name) / CONTROLLER, controller)
 
     def remove(self, name: str) -> None:
-        """Remove a whole checkpoint, as far as possible."""
-        shutil.rmtree(self.at(name), ignore_errors=True)
+        """Remove a whole checkpoint, as far as possible; one that was partly removed by a killed
+        process has its name no more.
+        """
+        self.at(name).rename(self._partial(name))
+        shutil.rmtree(self._partial(name), ignore_errors=True)
 
     def _partial(self, name: str) -> Path:
         return self.location / f"{PARTIAL}{name}"
