@@ -71,7 +71,8 @@ def choose(
     share = terms.slice_share(pause_device_hours)
     left = max(0.0, terms.budget - spent_device_hours) / terms.target
     runs = [
-        _sweep_run(item.variant.name, curves.get(item.config.run), terms.target) for item in planned
+        SweepRun.from_curve(item.variant.name, curves.get(item.config.run), terms.target)
+        for item in planned
     ]
     if not runs:
         return SweepChoice(None, 0.0, 0.0, share, (), spent_device_hours, "every run has failed")
@@ -111,13 +112,3 @@ def unpaused_arms(arms: Sequence[ArmOutlook], pause_below: float) -> set[str]:
     """The arms that may run: the best one, and those whose chance is not below the bound."""
     best = max(arms, key=lambda arm: arm.level)
     return {best.arm} | {arm.arm for arm in arms if arm.chance >= pause_below}
-
-
-def _sweep_run(arm: str, curve: Curve | None, target: float) -> SweepRun:
-    if curve is None:
-        return SweepRun(arm, 0.0, ())
-    errors = [None] * len(curve) if curve.standard_error is None else curve.standard_error.tolist()
-    readings = list(zip(curve.compute.tolist(), curve.pass_rate.tolist(), errors, strict=True))
-    if curve.initial is not None:
-        readings.insert(0, (0.0, curve.initial, curve.initial_standard_error))
-    return SweepRun(arm, min(1.0, readings[-1][0] / target), readings)
