@@ -35,7 +35,7 @@ class DiskFullError(PassingError):
 
 
 @dataclass(slots=True)
-class _SliceWatch:
+class SliceWatch:
     """Notes when the run makes its first step, and when it is asked to pause."""
 
     is_over: IsOver
@@ -104,7 +104,7 @@ class LocalRuns:
 
     def run_slice(self, item: PlannedRun, is_over: IsOver, max_seconds: float) -> SliceOutcome:
         config = item.config
-        watch = _SliceWatch(is_over, config.run_folder)
+        watch = SliceWatch(is_over, config.run_folder)
         error = None
         try:
             run_state = run_locally(
