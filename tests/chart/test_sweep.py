@@ -5,6 +5,8 @@ an API server that allows what the rendered Roles allow.
 from __future__ import annotations
 
 import _thread
+import json
+import signal
 import threading
 import time
 from collections.abc import Sequence
@@ -15,6 +17,7 @@ import pytest
 import yaml
 
 from rollcast.cli.sweep.arms import PlannedSweep, plan_sweep
+from rollcast.cli.sweep.run import run
 from rollcast.cli.sweep.values import full_name, load_plan, plan_as_json, sweep_account, values
 from rollcast.local.sweep.choice import SweepChoice
 from rollcast.local.sweep.cluster_api import ClusterApi
@@ -229,3 +232,25 @@ def test_a_sweep_whose_pod_must_leave_pauses_its_run(written: Path) -> None:
     assert last is not None
     assert last.best is not None
     assert last.best.arm == f"learning-rate-{RATES[1]}"
+
+
+def test_the_command_of_the_job_answers_from_ledger_and_forecasters(
+    written: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pod that is started again after the end has nothing left to do."""
+    swept = ClusterSweep(written)
+    (written / "plan.json").write_text(json.dumps(plan_as_json(swept.sweep)))
+    before = signal.getsignal(signal.SIGTERM)
+    with swept.cluster as cluster:
+        assert swept.run()[0] is not None
+        capsys.readouterr()
+        monkeypatch.setattr("rollcast.cli.sweep.values.LEDGER_FOLDER", str(swept.folder))
+        monkeypatch.setattr(ClusterApi, "connect", lambda: ClusterApi(cluster.url, swept.folder))
+        try:
+            with pytest.raises(SystemExit) as ended:
+                run(written / "plan.json", cluster=True)
+        finally:
+            signal.signal(signal.SIGTERM, before)
+    assert ended.value.code == 0
+    assert f"Use learning-rate-{RATES[1]}: it is the best" in capsys.readouterr().out
+    assert json.loads((swept.folder / "sweep.json").read_text())["go_on"] is None

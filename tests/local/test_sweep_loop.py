@@ -193,3 +193,12 @@ def test_a_full_disk_ends_the_sweep_in_a_sentence_and_leaves_the_ledger_whole(
         assert last is not None
         assert last.best is not None
         assert last.best.arm == "high"
+
+
+def test_an_ended_sweep_goes_on_with_a_larger_budget(tmp_path: Path) -> None:
+    arms = SimulatedArms(CEILINGS)
+    for share in (0.2, 0.4):
+        loop, _, _ = make_loop(arms, tmp_path, make_terms(4, share))
+        last = loop.run()
+        assert last is not None
+        assert last.spent == pytest.approx(4 * share, abs=0.05)
