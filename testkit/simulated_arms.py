@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from rollcast.config.run import parse_run_config
-from rollcast.local.ablation import PlannedRun, Variant, plan_rows
+from rollcast.local.ablation import PlannedRun, Variant, plan
 from rollcast.local.sweep.choice import SweepChoice, SweepTerms
 from rollcast.local.sweep.ledger import SliceOutcome, SweepLedger
 from rollcast.local.sweep.loop import IsOver, SweepLoop
@@ -93,7 +93,7 @@ def plan_arms(folder: Path, names: list[str], num_seeds: int = 1) -> list[Planne
     settings = {"run": "s", "model": {"path": "m"}, "budget": {"endless": True}}
     base = parse_run_config(settings, source="test")
     rows = [Variant(name, name, {}) for name in names]
-    return plan_rows(base, rows, num_seeds=num_seeds, folder=folder)
+    return plan(base, rows, num_seeds=num_seeds, folder=folder, with_whole=False)
 
 
 def make_terms(num_arms: int, share: float, **changes: float) -> SweepTerms:

@@ -42,11 +42,11 @@ from testkit.small_disk import fill, small_disk
 from testkit.system.audit import read_lines
 
 DISK_BYTES = 3 << 30
-"""Of the disk of a sweep, which can be filled: all checkpoints, and the room that a start needs."""
+"""Size of a sweep's disk, which can be filled: all checkpoints, and the room that a start needs."""
 FULL_SECONDS = 90.0
 """How long the disk is full."""
 DEADLINE_SECONDS = 3 * 3_600.0
-"""Of one sweep."""
+"""Limit of one sweep."""
 MARGIN = 0.02
 """Pass rate by which the chosen arm may be below the best one: the paper's margin."""
 WHOLE: dict[str, Any] = {

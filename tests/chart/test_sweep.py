@@ -110,7 +110,7 @@ def test_the_job_is_what_kubernetes_takes_and_carries_the_plan(written: Path) ->
     claims = {volume.get("persistentVolumeClaim", {}).get("claimName") for volume in pod["volumes"]}
     assert one(objects, "PersistentVolumeClaim")["metadata"]["name"] in claims
     plan = written / "plan.json"
-    plan.write_text(one(objects, "ConfigMap")["data"]["sweep.json"])
+    plan.write_text(one(objects, "ConfigMap")["data"]["plan.json"])
     loaded = load_plan(plan)
     assert plan_as_json(loaded) == plan_as_json(plan_sweep(written.parent / "sweep.yaml"))
     assert loaded.terms.budget == pytest.approx(1.6 * 0.002)

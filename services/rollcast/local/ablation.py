@@ -56,22 +56,22 @@ class PlannedRun:
 
 
 def plan(
-    base: RunConfig, variants: Sequence[Variant], *, num_seeds: int, folder: Path
+    base: RunConfig,
+    variants: Sequence[Variant],
+    *,
+    num_seeds: int,
+    folder: Path,
+    with_whole: bool = True,
 ) -> list[PlannedRun]:
     """The base and every variant with the base's seed, then all of them with the next one, and so
     on.
 
     A set that is cut short so has every recipe before any is repeated. `folder` is absolute if the
-    runs are made here. Raises UserError if a change clashes with the base.
+    runs are made here. `with_whole`: whether the base itself is one of the runs. Raises UserError
+    if a change clashes with the base.
     """
-    rows = [Variant(WHOLE, "the whole recipe", {}), *variants]
-    return plan_rows(base, rows, num_seeds=num_seeds, folder=folder)
-
-
-def plan_rows(
-    base: RunConfig, rows: Sequence[Variant], *, num_seeds: int, folder: Path
-) -> list[PlannedRun]:
-    """Every row with the base's seed, then all of them with the next one, and so on."""
+    whole = [Variant(WHOLE, "the whole recipe", {})] if with_whole else []
+    rows = [*whole, *variants]
     planned = []
     for seed in range(base.seed, base.seed + num_seeds):
         for row in rows:

@@ -44,7 +44,7 @@ def plan_sweep(path: Path, *, with_digests: bool = True) -> PlannedSweep:
     from rollcast.cli.ablate import with_its_model
     from rollcast.config import custom_function_digests
     from rollcast.config.run import load_run_config
-    from rollcast.local.ablation import plan_rows
+    from rollcast.local.ablation import plan
     from rollcast.local.ablation_parts import apply_change
     from rollcast.local.sweep.choice import SweepTerms
 
@@ -75,7 +75,7 @@ def plan_sweep(path: Path, *, with_digests: bool = True) -> PlannedSweep:
         pause_below=sweep.pause_below,
         least_gain=sweep.least_gain,
     )
-    planned = plan_rows(base, arms, num_seeds=sweep.seeds, folder=folder)
+    planned = plan(base, arms, num_seeds=sweep.seeds, folder=folder, with_whole=False)
     return PlannedSweep(sweep.sweep, folder, planned, terms)
 
 

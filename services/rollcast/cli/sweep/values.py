@@ -22,7 +22,7 @@ JOB_FILE = "sweep-job.yaml"
 PLAN_FOLDER = "/etc/rollcast"
 LEDGER_FOLDER = "/var/lib/rollcast"
 SCRATCH_FOLDER = "/tmp"  # noqa: S108  # an emptyDir of the pod
-PLAN = "sweep.json"
+PLAN = "plan.json"
 
 
 def values(

@@ -26,7 +26,7 @@ class SweepRun:
 
     @classmethod
     def from_curve(cls, arm: str, curve: Curve | None, target: float) -> "SweepRun":
-        """A run with the readings of a curve; None = it has none yet."""
+        """A run with the readings of a curve; None before the first."""
         if curve is None:
             return cls(arm, 0.0, ())
         errors = curve.standard_error
