@@ -8,14 +8,15 @@ from typing import Any
 
 from documents.tables import table
 from rollcast.config.schema import RunConfig
+from rollcast.config.sweep import SweepFile
 
 Node = dict[str, Any]
 HEAD = ("setting", "default", "meaning")
 INTRODUCTION = """# Settings
 
-Every setting of a run file, made from the code that reads it. `rollcast config schema` prints the
-same as a JSON schema. A setting without a default must be given. If a group has several kinds, the
-kind follows the name.
+Every setting of a run file, made from the code that reads it, and at the end those of a
+[sweep file](#a-sweep-file). `rollcast config schema` prints a run file's as a JSON schema. A
+setting without a default must be given. If a group has several kinds, the kind follows the name.
 
 """
 _BOUNDS = {
@@ -27,16 +28,22 @@ _BOUNDS = {
 
 
 def settings_page() -> str:
-    schema = RunConfig.model_json_schema()
+    sections = _sections(RunConfig.model_json_schema(), "The run itself")
+    sweep = _sections(SweepFile.model_json_schema(), "A sweep file", rows_of_groups=True)
+    return f"{INTRODUCTION}{sections}{sweep.rstrip()}\n"
+
+
+def _sections(schema: Node, title: str, *, rows_of_groups: bool = False) -> str:
+    """`rows_of_groups`: in the table of the title, without headings of their own."""
     top: list[tuple[str, str, str]] = []
     groups = ""
     for name, node in schema["properties"].items():
         rows = list(_rows(schema, name, node, required=name in schema.get("required", ())))
-        if len(rows) == 1:
-            top += rows
+        if len(rows) == 1 or rows_of_groups:
+            top += [row for row in rows if not row[0].startswith("`local.")]
         else:
             groups += f"## {name}\n\n" + table(HEAD, rows)
-    return INTRODUCTION + "## The run itself\n\n" + table(HEAD, top) + groups.rstrip() + "\n"
+    return f"## {title}\n\n{table(HEAD, top)}{groups}"
 
 
 def _rows(

@@ -341,6 +341,7 @@ CHART = mapping(
         triggerAuthentication=NAME,
         scaleDown=mapping(stabilizationSeconds=integer(0, 3600), everySeconds=integer(1, 1800)),
     ),
+    sweep=mapping(serviceAccount=NAME, generators=integer(1, 4096)),
     grader=mapping(
         **EVERY_ROLE,
         enabled=BOOLEAN,

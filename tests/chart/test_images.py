@@ -153,6 +153,8 @@ SERVED = {
         "rollcast.autoscaler.old_trainers",
         "rollcast.grader.service",
         "rollcast.cli.main",
+        "rollcast.local.sweep.loop",
+        "rollcast.local.sweep.cluster_runs",
     },
     "trainer": {"rollcast.trainer.service", "rollcast.trainer.launch"},
     "generator": {"rollcast.generator.service", "vllm"},

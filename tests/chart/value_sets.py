@@ -368,6 +368,14 @@ VALUE_SETS: dict[str, dict[str, Any]] = {
         profile("8xh100"),
         {"model": {"volume": {"kind": "hostPath", "hostPath": "/var/lib/models"}}},
     ),
+    "8xh100-swept": merged(
+        profile("8xh100"),
+        {
+            "sweep": {"serviceAccount": "rates-sweep", "generators": 6},
+            "trainer": {"suspend": True, "labels": {"kueue.x-k8s.io/queue-name": "research"}},
+            "generator": {"replicas": 0},
+        },
+    ),
     "8xh100-scaled": merged(profile("8xh100"), {"autoscaler": {"mode": "keda", "maxReplicas": 4}}),
 }
 FROM_THE_HUB = ("data-from-the-hub-with-token", "tests-from-the-hub")

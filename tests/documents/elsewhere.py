@@ -94,6 +94,8 @@ ELSEWHERE = (
         "test_an_evaluation_that_was_made_twice_is_one_point", ("read_curve(url",)),
     Elsewhere("rollcast ablate", "tests/system/test_ablate.py",
         "test_a_set_is_stopped_by_ctrl_c_and_continued_to_its_table", ('"ablate"', "--without")),
+    Elsewhere("rollcast sweep run", "tests/system/test_sweep.py",
+        "test_a_sweep_is_stopped_killed_and_continued_to_its_answer", ('"sweep", "run"', "--plot")),
     Elsewhere("rollcast model arithmetic", "tests/local/test_trained_demo_model.py",
         "test_the_model_is_trained_once_and_its_characters_are_its_tokens", ("ensure_base_model",)),
     Elsewhere("rollcast model merge", "tests/trainer/test_merged_adapters.py",

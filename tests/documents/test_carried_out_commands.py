@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from rollcast.config.run import parse_run_config
+from rollcast.config.sweep import SweepFile
 from rollcast.config.yaml_loader import load_yaml
 from tests.cli import command as command_line
 from tests.documents.accounted import DONE_HERE
@@ -91,7 +92,7 @@ def curves_of(words: Iterable[str]) -> set[str]:
 
 
 def check_settings(text: str) -> None:
-    """A part of a run file, or a whole one, is right beside the least that a run file says."""
+    """A sweep file, or a part of a run file beside the least that a run file says."""
     least: dict[str, Any] = {
         "run": "mine",
         "model": {"path": "none", "max_length": 16384},
@@ -99,4 +100,7 @@ def check_settings(text: str) -> None:
     }
     data = load_yaml(text, "the page")
     assert isinstance(data, dict)
+    if "sweep" in data:
+        SweepFile.model_validate(data)
+        return
     parse_run_config(json.loads(json.dumps(least)) | data, source="the page")

@@ -15,13 +15,14 @@ from rollcast.cli import report
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rollcast.config.recipe import Recipe
     from rollcast.config.run import RunConfig
     from rollcast.local.ablation import PlannedRun, Variant
     from rollcast.runfolder.outcomes import RunRecord
 
+    ValuesOfRun = Callable[[PlannedRun], dict[str, Any]]
 EVERY_PART = "all"
 OF_THE_RUN = (
     "run",
@@ -175,9 +176,8 @@ def choose_variants(base: RunConfig, without: str | None, recipes: str | None) -
 
     Raises UserError for a name that is not known, or a part that the base does not have.
     """
-    from rollcast.cli.shipped_recipes import find_recipe, is_shipped
     from rollcast.local.ablation import WHOLE, Variant
-    from rollcast.local.ablation_parts import PARTS, find_part, transplant_recipe
+    from rollcast.local.ablation_parts import PARTS, find_part
 
     if without is None and recipes is None:
         without = EVERY_PART
@@ -198,16 +198,31 @@ def choose_variants(base: RunConfig, without: str | None, recipes: str | None) -
         )
         for component in parts
     ]
-    for name in _names(recipes):
-        recipe_file = find_recipe(name)
-        change = transplant_recipe(
-            recipe_file.recipe, base.recipe, is_published=is_shipped(recipe_file)
-        )
-        variants.append(Variant(recipe_file.name, f"the recipe {recipe_file.name}", change))
+    variants += recipe_variants(base.recipe, _names(recipes))
     names = [variant.name for variant in variants]
     if not variants or len({*names, WHOLE}) != len(names) + 1:
         raise UserError("--without, --recipe: name at least one part or recipe, and each once")
     return variants
+
+
+def recipe_variants(base: Recipe, names: Sequence[str]) -> list[Variant]:
+    """Whole recipes, shipped or run files, with the sizes of the base's.
+
+    Raises UserError for a name that is not known.
+    """
+    from rollcast.cli.shipped_recipes import find_recipe, is_shipped
+    from rollcast.local.ablation import Variant
+    from rollcast.local.ablation_parts import transplant_recipe
+
+    recipe_files = [find_recipe(name) for name in names]
+    return [
+        Variant(
+            recipe_file.name,
+            f"the recipe {recipe_file.name}",
+            transplant_recipe(recipe_file.recipe, base, is_published=is_shipped(recipe_file)),
+        )
+        for recipe_file in recipe_files
+    ]
 
 
 def settings_left_behind(
@@ -300,32 +315,36 @@ def conclude_set(
     return EXIT_GIVEN_UP if failed_records else 0
 
 
-def write_values_files(planned: Sequence[PlannedRun], folder: Path) -> list[str]:
+def write_values_files(
+    planned: Sequence[PlannedRun], folder: Path, more_values: ValuesOfRun | None = None
+) -> list[str]:
     """One YAML file for each run, to be given to helm with -f: under `config` the settings of the
-    run itself. Folders, addresses, ports and credentials are the chart's, which refuses them here.
-    Returns the paths."""
+    run itself, with the `more_values` of the run. Folders, addresses, ports and credentials are the
+    chart's, which refuses them here. Returns the paths."""
     import yaml
 
     paths = []
     for item in planned:
         path = folder / f"{item.config.run}.yaml"
-        text = yaml.safe_dump(
-            {
-                "config": _drop_chart_settings(
-                    item.config.model_dump(mode="json", include=set(OF_THE_RUN))
-                )
-            },
-            sort_keys=False,
-        )
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"# {item.config.run}: {item.variant.description}\n{text}")
-        except OSError as error:
-            raise UserError(
-                f"--write-values {folder}: cannot be written ({error.strerror}); choose another"
-            ) from None
+        settings = item.config.model_dump(mode="json", include=set(OF_THE_RUN))
+        values = {"config": _drop_chart_settings(settings)}
+        if more_values is not None:
+            values |= more_values(item)
+        text = yaml.safe_dump(values, sort_keys=False)
+        write_values(path, f"# {item.config.run}: {item.variant.description}\n{text}")
         paths.append(str(path))
     return paths
+
+
+def write_values(path: Path, text: str) -> None:
+    """Raises UserError if it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    except OSError as error:
+        raise UserError(
+            f"folder {path.parent}: cannot be written ({error.strerror}); choose another"
+        ) from None
 
 
 def _drop_chart_settings(settings: dict[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from rollcast.cli import (
 from rollcast.cli.once import OnceCommand
 from rollcast.cli.output import OutputError, discard_output, tell_output_apart
 from rollcast.cli.plan import batch, budget, devices, evaluation, memory, runs, sizes
-from rollcast.cli.sweep import decide
+from rollcast.cli.sweep import decide, run, values
 from rollcast.config.errors import EXIT_FAILED, UserError
 from rollcast.config.printable import printable
 
@@ -68,9 +68,8 @@ sweep = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-# A second command makes the first one a command of the group instead of the group itself.
-sweep.callback()(lambda: None)
-sweep.command(cls=OnceCommand)(decide.decide)
+for command in (run.run, values.values, decide.decide):
+    sweep.command(cls=OnceCommand)(command)
 
 
 def _add_starter(name: str) -> None:

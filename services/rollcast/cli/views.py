@@ -277,7 +277,7 @@ class LivePicture:
                 return f"{word} for {figures.duration(now_seconds - self._began_at)}"
             case RunState.STOPPING:
                 return f"stopping for {figures.duration(now_seconds - self._since)}"
-            case RunState.FINISHED | RunState.STOPPED:
+            case RunState.FINISHED | RunState.STOPPED | RunState.PAUSED:
                 return f"{self._run_state} after {figures.duration(now_seconds - self._began_at)}"
 
 

@@ -22,7 +22,13 @@ from rollcast.config.yaml_loader import load_yaml
 MAX_FILE_BYTES = 1 << 20
 FillIn = Callable[[RunConfig], RunConfig]
 """Gives what a run file leaves out."""
-__all__ = ["RunConfig", "WrongSettingsError", "load_run_config", "parse_run_config"]
+__all__ = [
+    "RunConfig",
+    "WrongSettingsError",
+    "load_run_config",
+    "load_settings",
+    "parse_run_config",
+]
 
 MAX_NAMED_MISTAKES = 20
 """Mistakes that are named; of further ones only the number is given."""
@@ -68,28 +74,37 @@ def load_run_config(
 
     Raises UserError: one sentence for each wrong field, with its value and the allowed ones.
     """
+    data = load_settings(path, "run file")
+    if dropped is not None:
+        data = without_removed(data, dropped)
+    return parse_run_config(data, source=str(path), to_start=to_start, filled_in=filled_in)
+
+
+def load_settings(path: Path, kind: str) -> dict[str, Any]:
+    """The mapping that a YAML or JSON file of this `kind` holds.
+
+    Raises UserError if it cannot be read, or holds another value.
+    """
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise UserError(
-                f"run file {path}: larger than {MAX_FILE_BYTES} bytes; it should hold settings only"
+                f"{kind} {path}: larger than {MAX_FILE_BYTES} bytes; it should hold settings only"
             )
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise UserError(
-            f"run file {path}: cannot be read ({error.strerror}); give the path of a YAML file"
+            f"{kind} {path}: cannot be read ({error.strerror}); give the path of a YAML file"
         ) from error
     except UnicodeDecodeError as error:
         raise UserError(
-            f"run file {path}: byte {error.start} is not UTF-8; save it as UTF-8 text"
+            f"{kind} {path}: byte {error.start} is not UTF-8; save it as UTF-8 text"
         ) from error
-    data = load_yaml(text, f"run file {path}")
+    data = load_yaml(text, f"{kind} {path}")
     if not isinstance(data, dict):
         raise UserError(
-            f"run file {path}: holds {type_in_words(data)}, needs a mapping such as `run: demo`"
+            f"{kind} {path}: holds {type_in_words(data)}, needs a mapping such as `run: demo`"
         )
-    if dropped is not None:
-        data = without_removed(data, dropped)
-    return parse_run_config(data, source=str(path), to_start=to_start, filled_in=filled_in)
+    return data
 
 
 def parse_run_config(

@@ -195,6 +195,8 @@ class Point(Answer):
     at: float
     truncation_ratio: float | None
     """Share of the rollouts trained on about then that the token budget cut off."""
+    start_up: float | None
+    """Part of `compute` that starting engines took; null if it was not measured."""
 
 
 class PointsAnswer(Answer):

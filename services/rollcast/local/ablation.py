@@ -56,15 +56,22 @@ class PlannedRun:
 
 
 def plan(
-    base: RunConfig, variants: Sequence[Variant], *, num_seeds: int, folder: Path
+    base: RunConfig,
+    variants: Sequence[Variant],
+    *,
+    num_seeds: int,
+    folder: Path,
+    with_whole: bool = True,
 ) -> list[PlannedRun]:
     """The base and every variant with the base's seed, then all of them with the next one, and so
     on.
 
     A set that is cut short so has every recipe before any is repeated. `folder` is absolute if the
-    runs are made here. Raises UserError if a change clashes with the base.
+    runs are made here. `with_whole`: whether the base itself is one of the runs. Raises UserError
+    if a change clashes with the base.
     """
-    rows = [Variant(WHOLE, "the whole recipe", {}), *variants]
+    whole = [Variant(WHOLE, "the whole recipe", {})] if with_whole else []
+    rows = [*whole, *variants]
     planned = []
     for seed in range(base.seed, base.seed + num_seeds):
         for row in rows:
@@ -93,7 +100,7 @@ def run_set(
     """
     records = [_record(item) for item in planned]
     for item in planned:
-        _check_folder(item.config.run_folder, item.config, resume=resume)
+        check_folder(item.config.run_folder, item.config, resume=resume)
     for index, (item, record) in enumerate(zip(planned, records, strict=True)):
         if (item.config.run_folder / RESULT).exists():  # it came to its end and was concluded
             _conclude(record, item.config)
@@ -168,7 +175,10 @@ def _check_recipe(run_folder: Path, recipe: Recipe, seed: int) -> None:
         )
 
 
-def _check_folder(folder: Path, settings: Settings, *, resume: bool) -> None:
+def check_folder(folder: Path, settings: Settings, *, resume: bool) -> None:
+    """Raises UserError if the folder holds a run made with other settings, or any run without
+    `resume`.
+    """
     if not has_history(folder):
         return
     if not resume:

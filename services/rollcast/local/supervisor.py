@@ -56,12 +56,13 @@ class EventReport(Protocol):
 
 
 class RunState(StrEnum):
-    """The state of the run at this moment; the last two remain."""
+    """The state of the run at this moment; the last three remain."""
 
     RUNNING = "running"
     STOPPING = "stopping"
     FINISHED = "finished"
     STOPPED = "stopped"
+    PAUSED = "paused"
 
 
 @dataclass(slots=True)

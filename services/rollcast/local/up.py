@@ -53,6 +53,10 @@ class RunDeadlineError(RuntimeError):
     """The run took longer than it may."""
 
 
+class RunPausedError(RuntimeError):
+    """Raised by a view's `tick`: the run stops in order, with a checkpoint, to be resumed later."""
+
+
 def run_locally(
     config: RunConfig,
     *,
@@ -63,7 +67,8 @@ def run_locally(
     monitor: bool = False,
     max_seconds: float | None = None,
 ) -> RunState:
-    """Check, start, supervise, stop; returns FINISHED, or STOPPED after an interrupt.
+    """Check, start, supervise, stop; returns FINISHED, STOPPED after an interrupt, or PAUSED if the
+    view asked for it.
 
     `step`: of the kept checkpoint to go on from; None = the newest. `news`: first lines of the
     view. `monitor`: start a Prometheus as well. Raises UserError for every mistake that the user
@@ -174,7 +179,10 @@ class LocalServices:
             if service.spec.name == "redis":
                 wait_for_embedded(config.redis, service, asked_to_stop=supervisor.asked_to_stop)
 
-        ending = supervisor.run(ready)
+        try:
+            ending = supervisor.run(ready)
+        except RunPausedError:
+            return RunState.STOPPED if supervisor.asked_to_stop() else RunState.PAUSED
         if ending is RunState.FINISHED and (reason := early_end(folder)) is not None:
             # Here, because it imports scipy.
             from rollcast.curves.best_checkpoint import KeptLevels, best_in_words

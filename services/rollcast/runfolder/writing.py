@@ -18,7 +18,7 @@ def make_folder(path: Path) -> None:
         raise _cannot_write(path, error) from error
 
 
-def append_line(path: Path, record: dict[str, Any]) -> None:
+def append_line(path: Path, record: dict[str, Any], *, go_on: str = "--resume") -> None:
     """Append one JSON line, whole or not at all. Raises UserError if the disk refuses.
 
     A last line that a killed process left unfinished is ended first, so that only it is lost;
@@ -29,7 +29,7 @@ def append_line(path: Path, record: dict[str, Any]) -> None:
         with open(path, "a+b", buffering=0, opener=open_for_group) as file:
             _append(file, line)
     except OSError as error:
-        raise _cannot_write(path, error) from error
+        raise _cannot_write(path, error, go_on) from error
 
 
 def _append(file: BinaryIO, line: bytes) -> None:
@@ -55,10 +55,15 @@ def replace_json(
 
     Raises UserError if the disk refuses.
     """
+    replace_text(path, json.dumps(record, indent=1) + "\n", go_on=go_on)
+
+
+def replace_text(path: Path, text: str, *, go_on: str = "--resume") -> None:
+    """Write a whole text file, or leave the old one as it is. Raises UserError too."""
     temporary = path.with_suffix(".tmp")
     try:
         with open(temporary, "w", opener=open_for_group) as file:
-            file.write(json.dumps(record, indent=1) + "\n")
+            file.write(text)
         temporary.replace(path)
     except OSError as error:
         raise _cannot_write(path, error, go_on) from error

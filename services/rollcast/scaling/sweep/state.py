@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rollcast.scaling.law.curve import Array
+from rollcast.scaling.law.curve import Array, Curve
 
 NUM_BINS = 20
 """Readings of one run within a twentieth of the target count as their mean, so that a decision over
@@ -23,6 +23,22 @@ class SweepRun:
     """Compute spent over the target, 0 to 1."""
     readings: Sequence[tuple[float, float, float | None]]
     """Compute, pass rate, standard error or None."""
+
+    @classmethod
+    def from_curve(cls, arm: str, curve: Curve | None, target: float) -> "SweepRun":
+        """A run with the readings of a curve; None before the first."""
+        if curve is None:
+            return cls(arm, 0.0, ())
+        errors = curve.standard_error
+        columns = (
+            curve.compute.tolist(),
+            curve.pass_rate.tolist(),
+            [None] * len(curve) if errors is None else errors.tolist(),
+        )
+        readings = list(zip(*columns, strict=True))
+        if curve.initial is not None:
+            readings.insert(0, (0.0, curve.initial, curve.initial_standard_error))
+        return cls(arm, min(1.0, readings[-1][0] / target), readings)
 
 
 @dataclass(frozen=True, slots=True)
