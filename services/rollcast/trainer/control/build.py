@@ -42,6 +42,7 @@ from rollcast.trainer.control.state import TrainerState, resume_state
 from rollcast.trainer.control.teacher import TeacherClient
 from rollcast.trainer.control.telemetry import GroupSignals
 from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.recorder.step_recorder import StepRecorder
 from rollcast.weights.sender.publisher import Publisher
 
 
@@ -89,18 +90,25 @@ def build_controller(
     pipeline = GroupPipeline(
         state, queue, reporter, schedule, intake, pacing, make_task, recipe, max_bytes, group_filter
     )
+    recorder = (
+        StepRecorder(config, learners, exporter, pipeline.find_task, schedule.max_staleness)
+        if config.record.is_on
+        else None
+    )
     early_stop = (
         EarlyStop(config.stop_when, config.budget, progress.curve) if config.stop_when else None
     )
     examiner = Examiner(
         state, queue, reporter, books, maker, plans, open_evaluations, pipeline.send, early_stop
     )
+    if recorder is not None:
+        examiner.on_evaluation = recorder.evaluated
     fleet = parts.fleet(reporter, schedule, intake, pacing)
     checkpoints = Checkpoints(
         state, learners, intake, reporter, config.trainer.checkpoint_every_steps
     )
     return Controller(
-        state, pipeline, examiner, fleet, checkpoints, learners, reporter, stop_requested
+        state, pipeline, examiner, fleet, checkpoints, learners, reporter, stop_requested, recorder
     )
 
 

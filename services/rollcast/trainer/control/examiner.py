@@ -28,6 +28,8 @@ class Examiner:
     _open_evaluations: OpenEvaluations
     _send: Callable[[Sequence[PromptTask]], None]
     _early_stop: EarlyStop | None
+    on_evaluation: Callable[[], None] = lambda: None
+    """Called when the main curve has a new point."""
 
     @property
     def pending(self) -> bool:
@@ -105,8 +107,10 @@ class Examiner:
             self._reporter.evaluation_lost(closed.dataset, closed.step)
         else:
             self._reporter.evaluation(closed.evaluation)
-            if self._early_stop is not None and closed.dataset == self._plans[0].dataset:
-                self._early_stop.observe(closed.evaluation)
+            if closed.dataset == self._plans[0].dataset:
+                if self._early_stop is not None:
+                    self._early_stop.observe(closed.evaluation)
+                self.on_evaluation()
         for part_evaluation in closed.parts:
             self._reporter.evaluation(part_evaluation)
         if closed.sampled:

@@ -1,6 +1,6 @@
 """The learner's ranks as one object.
 
-    rank 0     build -> restore? -> ( update | stage | save | export )* -> stop
+    rank 0     build -> restore? -> ( update | stage | save | gather | export )* -> stop
     others     build -> follow, which does its part of each of these until stop; asked to stop, it
                notifies rank 0
                lane thread: sends staged rows, as rank 0's publisher orders
@@ -19,8 +19,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 from torch.distributed import DistNetworkError
 
 from rollcast.config.distillation import FolderTeacher
@@ -54,7 +56,8 @@ from rollcast.trainer.learner.commands import (
 )
 from rollcast.trainer.learner.export import Export
 from rollcast.trainer.learner.learner import Learner
-from rollcast.trainer.learner.model import stage_shard, weight_specs
+from rollcast.trainer.learner.loss_tape import LossTape, TapedStep
+from rollcast.trainer.learner.model import stage_shard, weight_specs, whole_weights
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.reading import read_policy, read_reference, read_teacher
 from rollcast.trainer.learner.saving import CheckpointSaver
@@ -124,6 +127,8 @@ class LearnerGroup:
         self.config = config
         self.learner = learner
         self.ranks = learner.ranks
+        if config.record.is_on:
+            learner.tape = LossTape(self.ranks, learner.policy.trained_weights)
         self.specs: tuple[TensorSpec, ...] = weight_specs(learner.policy, config.model.dtype)
         """The published weights, in order, in the generators' dtype."""
         self.buckets = plan_buckets(self.specs, config.weights.bucket_bytes)
@@ -187,12 +192,7 @@ class LearnerGroup:
         """
         loss_denominator = denominator(sequences)
         assert loss_denominator > 0, "a batch without loss tokens makes no update"
-        ranks = plan_micro_batches(
-            sequences,
-            world_size=self.ranks.world_size,
-            max_tokens=self.config.trainer.tokens_per_micro_batch,
-            packing=self.config.trainer.packing,
-        )
+        ranks = self.plan(sequences)
         other_ranks = range(1, self.ranks.world_size)
         # Before its own part: the others are needed in the first collective.
         self.sender.send(
@@ -200,6 +200,24 @@ class LearnerGroup:
             {rank: encode_micro_batches(ranks[rank], loss_denominator) for rank in other_ranks},
         )
         return self._update(ranks[0], loss_denominator, between)
+
+    def plan(self, sequences: Sequence[TrainingSequence]) -> list[list[MicroBatch]]:
+        """The micro-batches of each rank in an update on these sequences."""
+        return plan_micro_batches(
+            sequences,
+            world_size=self.ranks.world_size,
+            max_tokens=self.config.trainer.tokens_per_micro_batch,
+            packing=self.config.trainer.packing,
+        )
+
+    def take_taped(self) -> TapedStep | None:
+        """Rank 0: the values that the newest update's loss was computed from; None if nothing is
+        recorded, or it did not finish."""
+        return None if self.learner.tape is None else self.learner.tape.take()
+
+    def gather_weights(self) -> dict[str, NDArray[np.float32]]:
+        """The trained weights, whole, in host memory; rank 0's copy."""
+        return dict(self._order(CommandKind.GATHER, ""))
 
     @property
     def lanes(self) -> Lanes:
@@ -326,6 +344,8 @@ class LearnerGroup:
                 return self._read(
                     parse_location(command.body.decode()), " (model.from_run)", load_weights
                 )
+            case CommandKind.GATHER:
+                return whole_weights(self.learner.policy, is_kept=self.ranks.rank == 0)
             case CommandKind.EXPORT:
                 self._export(Path(command.body.decode()))
         return None

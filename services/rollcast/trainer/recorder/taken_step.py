@@ -1,0 +1,157 @@
+"""One step in memory, from its batch to the bundle that is written of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rollcast.config.record import STEP_BOUNDS, Condition, StepRecording
+from rollcast.recorded.step_bundle import RecordedSequence, StepBundle
+from rollcast.rollouts.records import Logprobs, PromptTask, RolloutGroup
+from rollcast.trainer.learner.batch import MicroBatch
+from rollcast.trainer.learner.loss_tape import TapedStep
+from rollcast.trainer.learner.step_sums import UpdateStats
+from rollcast.wire.version import PolicyVersion
+
+TeacherAnswers = Sequence[Sequence[Logprobs] | None]
+"""Log-probs of each rollout's sequences; None if the teacher did not answer."""
+
+
+@dataclass(slots=True, eq=False)
+class TakenStep:
+    """A step under way, or one of the last."""
+
+    version: PolicyVersion
+    tasks: list[PromptTask]
+    groups: list[RolloutGroup]
+    plan: list[list[MicroBatch]]
+    """The micro-batches of each rank."""
+    teacher: Mapping[int, TeacherAnswers]
+    """By task sequence, an endpoint's answers."""
+    waited_seconds: float = 0.0
+    stats: UpdateStats | None = None
+    taped: TapedStep | None = None
+    at: float = field(default_factory=time.time)
+    error: str = ""
+    is_written: bool = False
+
+    @property
+    def step(self) -> int:
+        """The step that it makes."""
+        return self.version.step + 1
+
+    @property
+    def name(self) -> str:
+        """Name of its folder. An update that made no step has one of its own, since another update
+        will make that step.
+        """
+        outcome = "-failed" if self.stats is None else "" if self.stats.applied else "-skipped"
+        return f"step-{self.step}{outcome}"
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of its arrays, nearly."""
+        sequences = [
+            sequence
+            for group in self.groups
+            for rollout in group.rollouts
+            for sequence in rollout.sequences
+        ]
+        arrays = [
+            array
+            for sequence in sequences
+            for array in (sequence.token_ids, sequence.logprobs, sequence.routed_experts)
+            if array is not None
+        ]
+        taped = [] if self.taped is None else self.taped.values
+        return sum(array.nbytes for array in (*arrays, *taped))
+
+    def find_conditions(self, settings: StepRecording) -> dict[Condition, float]:
+        """The conditions of `record.on` that its figures fulfil, with how far beyond the bound."""
+        stats = self.stats
+        if stats is None:
+            return {}
+        gap = stats.logprob_gap_mean / STEP_BOUNDS["gap"]
+        share = STEP_BOUNDS["few_effective_samples"]
+        few = share / stats.effective_sample_share if stats.effective_sample_share else np.inf
+        excess: dict[Condition, float] = {
+            "non_finite": 1.0 if stats.applied else np.inf,
+            "gap": gap,
+            "few_effective_samples": few,
+        }
+        # A gap that is not a number is beyond the bound too.
+        return {
+            name: excess[name] for name in settings.on if name in excess and not excess[name] <= 1.0
+        }
+
+    def to_bundle(
+        self, run: str, settings: dict[str, Any], conditions: tuple[str, ...], weights_kept: Any
+    ) -> StepBundle:
+        taped = self.taped
+        stats = self.stats
+        return StepBundle(
+            run=run,
+            step=self.step,
+            version=self.version,
+            at=self.at,
+            conditions=conditions,
+            error=self.error,
+            world_size=len(self.plan),
+            waited_seconds=self.waited_seconds,
+            settings=settings,
+            figures={} if stats is None else asdict(stats),
+            digests_before={} if taped is None else taped.digests_before,
+            digests_after={} if taped is None else taped.digests_after,
+            tasks=self.tasks,
+            groups=self.groups,
+            sequences=self._sequences(),
+            teacher_logprobs={
+                str(sequence): [None if item is None else list(item) for item in answers]
+                for sequence, answers in self.teacher.items()
+            },
+            weights_kept=weights_kept,
+        )
+
+    def _sequences(self) -> list[RecordedSequence]:
+        """In the order in which the ranks computed them."""
+        recorded = []
+        for rank, micro_batches in enumerate(self.plan):
+            start = 0
+            for number, micro_batch in enumerate(micro_batches):
+                for sequence in micro_batch:
+                    end = start + int(sequence.loss_mask.sum())
+                    group, rollout, place = sequence.origin
+                    recorded.append(
+                        RecordedSequence(
+                            group,
+                            rollout,
+                            place,
+                            rank,
+                            number,
+                            sequence.loss_mask,
+                            sequence.advantage,
+                            sequence.weight,
+                            sequence.kl_factor,
+                            sequence.entropy_factor,
+                            sequence.token_advantages,
+                            **self._values(rank, start, end),
+                        )
+                    )
+                    start = end
+        return recorded
+
+    def _values(self, rank: int, start: int, end: int) -> dict[str, Any]:
+        """Of the loss tokens [start, end) of a rank."""
+        if self.taped is None:
+            return {}
+        rows = self.taped.values[rank][:, start:end]
+        names = ("logprobs", "entropy", "trained_advantages", "reference_logprobs")
+        values = dict(zip(names, rows, strict=False))
+        return {
+            name: row.astype(np.float64 if name == "trained_advantages" else np.float32)
+            for name, row in values.items()
+        }

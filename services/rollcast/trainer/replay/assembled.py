@@ -1,0 +1,148 @@
+"""Computes masks, advantages and token weights of a recorded step again: what the trainer's rank 0
+and the generators' records say before any log-prob.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rollcast.config.errors import UserError
+from rollcast.config.recipe import Recipe
+from rollcast.recorded.step_bundle import RecordedSequence
+from rollcast.rollouts.records import Branch, LegKind, Rollout, loss_mask
+from rollcast.trainer.control.assembly import assemble
+from rollcast.trainer.learner.batch import TrainingSequence
+from rollcast.trainer.replay.finding import Place, ReplayReport
+from rollcast.trainer.replay.recorded_batch import RecordedBatch
+
+NUMBERS = ("advantage", "weight", "kl_factor", "entropy_factor")
+_NAMES = {
+    "advantage": "advantages",
+    "weight": "token weights",
+    "kl_factor": "KL factors",
+    "entropy_factor": "entropy factors",
+}
+
+
+def assemble_again(batch: RecordedBatch, recipe: Recipe) -> list[TrainingSequence]:
+    """The sequences that a recipe trains on. Raises UserError if a function of the user's own
+    cannot be called.
+    """
+    answers = batch.bundle.teacher_logprobs
+    teacher = None
+    if answers:
+        teacher = {
+            int(sequence): [None if item is None else tuple(item) for item in rollouts]
+            for sequence, rollouts in answers.items()
+        }
+    return assemble(batch.bundle.groups, recipe, teacher).sequences
+
+
+def check_assembly(batch: RecordedBatch, report: ReplayReport) -> None:
+    """Compare the trained sequences with those that follow from the groups."""
+    _check_generator_masks(batch, report)
+    try:
+        sequences = assemble_again(batch, batch.config.recipe)
+    except UserError as error:
+        report.not_checked("trainer", "advantages and token weights", str(error))
+        return
+    made = {sequence.origin: sequence for sequence in sequences}
+    recorded = {(item.group, item.rollout, item.number): item for item in batch.bundle.sequences}
+    differing = sorted(made.keys() ^ recorded.keys())
+    report.add(
+        "trainer",
+        "sequences trained on",
+        num_compared=len(recorded),
+        num_different=len(differing),
+        reason="the recipe keeps other rollouts" if differing else "",
+        place=batch.place(*differing[0]) if differing else None,
+    )
+    common = sorted(made.keys() & recorded.keys())
+    _check_trainer_masks(batch, report, [(made[key], recorded[key]) for key in common])
+    for name in NUMBERS:
+        pairs = [(getattr(made[key], name), getattr(recorded[key], name)) for key in common]
+        gaps = np.array([abs(one - other) for one, other in pairs])
+        scale = max((abs(other) for _, other in pairs), default=0.0)
+        bad = np.flatnonzero(gaps > 1e-6 * scale)
+        worst = int(gaps.argmax()) if len(gaps) else 0
+        report.add(
+            "trainer",
+            _NAMES[name],
+            num_compared=len(gaps),
+            num_different=len(bad),
+            largest=float(gaps.max()) if len(gaps) else None,
+            reason=f"recorded {pairs[worst][1]:.6g}, computed again {pairs[worst][0]:.6g}"
+            if len(bad)
+            else "",
+            place=batch.place(*common[worst]) if len(bad) else None,
+        )
+
+
+def _check_trainer_masks(
+    batch: RecordedBatch,
+    report: ReplayReport,
+    pairs: list[tuple[TrainingSequence, RecordedSequence]],
+) -> None:
+    """A mask agrees if it is that of the rollout, or that of its legs: then the rollout's own is
+    wrong.
+    """
+    num_different = 0
+    place: Place | None = None
+    for made, recorded in pairs:
+        _, sequence = batch.tokens_of(recorded)
+        masks = [made.loss_mask, _mask_of_legs(sequence)[: len(recorded.loss_mask)]]
+        if any(np.array_equal(mask, recorded.loss_mask) for mask in masks):
+            continue
+        num_different += 1
+        if place is None:
+            length = min(len(made.loss_mask), len(recorded.loss_mask))
+            differs = np.flatnonzero(made.loss_mask[:length] != recorded.loss_mask[:length])
+            token = int(differs[0]) if len(differs) else length - 1
+            place = batch.place(*made.origin, token)
+    report.add(
+        "trainer",
+        "loss masks",
+        num_compared=len(pairs),
+        num_different=num_different,
+        place=place,
+        reason="the tokens with loss are not those of the rollout" if num_different else "",
+    )
+
+
+def _check_generator_masks(batch: RecordedBatch, report: ReplayReport) -> None:
+    """Forced and given tokens have log-prob 0 and no loss."""
+    masking = {item.name for item in batch.config.tasks.environments if item.masks_sampled_tokens}
+    num_compared = 0
+    places = []
+    for index, group in batch.groups:
+        for place, rollout in enumerate(group.rollouts):
+            if rollout.episode is not None and rollout.episode.environment in masking:
+                continue
+            for number, sequence in enumerate(rollout.sequences):
+                num_compared += 1
+                differs = np.flatnonzero(loss_mask(sequence) != _mask_of_legs(sequence))
+                if len(differs):
+                    places.append(batch.place(index, place, number, int(differs[0])))
+    report.add(
+        "generator",
+        "loss masks",
+        num_compared=num_compared,
+        num_different=len(places),
+        place=places[0] if places else None,
+        reason="the tokens without loss are not those that were forced or given" if places else "",
+    )
+
+
+def _mask_of_legs(sequence: Rollout | Branch) -> NDArray[np.bool_]:
+    """[L] True for sampled tokens: those of all legs but the phrase's and given ones."""
+    mask = np.ones(len(sequence.token_ids), dtype=np.bool_)
+    if not sequence.legs:  # one leg, of which only its forced tokens are without a log-prob
+        return loss_mask(sequence) | (sequence.logprobs != 0)
+    for leg in sequence.legs:
+        if leg.kind in (LegKind.GIVEN, LegKind.INTERRUPTION_PHRASE):
+            mask[leg.start : leg.end] = False
+    return mask
