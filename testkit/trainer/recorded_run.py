@@ -54,7 +54,9 @@ Spoil = Callable[[RolloutGroup], None]
 """Changes an answer before the generator hands it in."""
 
 
-def recorded_config(model: Path, folder: Path, *, steps: int = 3, **changes: Any) -> RunConfig:
+def recorded_config(
+    model: Path, folder: Path, /, *, steps: int = 3, **changes: dict[str, Any]
+) -> RunConfig:
     """Every step is recorded with all weights. `changes`: of sections."""
     sections: dict[str, dict[str, Any]] = {
         "model": {"path": str(model), "dtype": "float32", "max_length": 128},
@@ -105,6 +107,8 @@ class OracleGenerator:
     """Temperature that it really samples with; None = the task's."""
     damage: Callable[[dict[str, Any]], None] | None = None
     """Changes the weights that it holds."""
+    records_experts: bool = False
+    """Every rollout is of one version then, and says which experts its routers chose."""
 
     def group(self, task: PromptTask, generator: str) -> RolloutGroup:
         versions = sorted(self.learners.published)[-2:]
@@ -173,7 +177,7 @@ class OracleGenerator:
             length = len(sequence.token_ids)
             first = min(2, length - 1)
             prompt = rollout.sequence_prompt(sequence, task.prompt_token_ids)
-            if len(versions) == 2 and first:
+            if len(versions) == 2 and first and not self.records_experts:
                 sequence.version_spans = (
                     VersionSpan(versions[0], 0, first),
                     VersionSpan(versions[1], first, length),
@@ -185,6 +189,27 @@ class OracleGenerator:
             sequence.logprobs = replay_logprobs(
                 sequence, prompt.tolist(), weights, self.causal_lm, temperature
             ).astype(np.float32)
+            if self.records_experts:
+                sequence.routed_experts = self._experts(prompt, sequence)
+
+    def _experts(self, prompt: Any, sequence: Any) -> Any:
+        """[P + L - 1, layers, choices] what the routers of the loaded version choose."""
+        chosen: list[Any] = []
+        routers = [
+            module
+            for module in self.causal_lm.modules()
+            if type(module).__name__.endswith("Router")
+        ]
+        hooks = [
+            router.register_forward_hook(lambda _, __, outputs: chosen.append(outputs[-1]))
+            for router in routers
+        ]
+        token_ids = torch.tensor([[*prompt.tolist(), *sequence.token_ids.tolist()][:-1]])
+        with torch.no_grad():
+            self.causal_lm(input_ids=token_ids)
+        for hook in hooks:
+            hook.remove()
+        return torch.stack(chosen, dim=1).to(torch.uint8).numpy()
 
     def _grade(self, task: PromptTask, rollout: Rollout) -> None:
         last = rollout.token_ids

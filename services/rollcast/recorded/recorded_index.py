@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from rollcast.config.errors import UserError
+from rollcast.runfolder.files import RECORDED
 from rollcast.runfolder.records import STRICT, Count, Measured, read_record
 from rollcast.runfolder.writing import replace_json
 
-RECORDED = "recorded"
 INDEX_FILE = "index.json"
 
 

@@ -65,7 +65,7 @@ class RecordedSequence:
     reference_logprobs: FloatArray | None = None
     """[T] nats, of the reference policy. None without a KL penalty."""
     trained_advantages: NDArray[np.float64] | None = None
-    """[T] with the part of a teacher that the ranks hold. None without one: the advantages above."""
+    """[T] with the part of a teacher that the ranks hold. None without one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,11 +117,17 @@ class StepBundle:
 
     @property
     def needed_versions(self) -> tuple[PolicyVersion, ...]:
-        """Versions whose weights were to be kept with it."""
+        """Versions without whose weights a part of it cannot be replayed."""
         if self.weights_kept == "none":
             return ()
         own = {self.version}
         return tuple(sorted(own if self.weights_kept == "step" else own.union(self.versions)))
+
+    @property
+    def kept_versions(self) -> tuple[PolicyVersion, ...]:
+        """Versions whose weights are there, of this step and of others, oldest first."""
+        files = (self.path.parent / WEIGHTS).glob("*.safetensors")
+        return tuple(sorted(PolicyVersion.parse(file.stem) for file in files))
 
     def weights_file(self, version: PolicyVersion) -> Path:
         """File of a version's weights; it need not exist."""

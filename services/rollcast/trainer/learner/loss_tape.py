@@ -1,7 +1,7 @@
 """The values from which the loss of a step was computed, token by token, and checksums of the
 weights around it: what the flight recorder keeps of the ranks' part of a step.
 
-    begin (checksums) -> note (each micro-batch) -> end (checksums; rank 0 gathers all ranks' values)
+    begin (checksums) -> note (each micro-batch) -> end (checksums; rank 0 gathers all values)
 
 The checksum of a weight is that of the whole tensor, so that it does not depend on how many ranks
 share it.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from rollcast.config.access_modes import open_for_group
-from rollcast.recorded.recorded_index import RECORDED, IndexEntry, RecordedIndex
+from rollcast.recorded.recorded_index import IndexEntry, RecordedIndex
 from rollcast.recorded.step_bundle import (
     ARRAYS_FILE,
     RECORD_FILE,
@@ -19,6 +19,7 @@ from rollcast.recorded.step_bundle import (
     StepBundle,
     encode_step,
 )
+from rollcast.runfolder.files import RECORDED
 from rollcast.runfolder.writing import make_folder
 from rollcast.trainer.learner.loss_tape import array_digest
 from rollcast.wire.version import PolicyVersion
@@ -30,8 +31,11 @@ class BundleStore:
 
     run_folder: Path
     max_bytes: int
-    num_open_versions: int
-    """Newest versions whose weights later steps may need."""
+    num_older_versions: int
+    """Versions before that of a step whose weights it needs: a label may be wrong, so that its
+    tokens' own do not decide."""
+    ring_length: int
+    """Steps in memory that may be written later."""
     index: RecordedIndex = field(default_factory=RecordedIndex)
 
     def __post_init__(self) -> None:
@@ -66,15 +70,9 @@ class BundleStore:
         if target.exists():
             shutil.rmtree(target)
         temporary.replace(target)
-        versions = [str(version) for version in bundle.needed_versions]
-        entry = IndexEntry(
-            name,
-            bundle.step,
-            list(bundle.conditions),
-            badness,
-            len(record) + len(arrays),
-            versions,
-        )
+        num_bytes = len(record) + len(arrays)
+        versions = self._versions_of(bundle.version)
+        entry = IndexEntry(name, bundle.step, list(bundle.conditions), badness, num_bytes, versions)
         others = [item for item in self.index.steps if item.name != name]
         self.index = RecordedIndex([*others, entry])
         num_removed = self._remove_surplus()
@@ -118,9 +116,17 @@ class BundleStore:
 
     def _remove_unneeded_weights(self) -> None:
         needed = {version for entry in self.index.steps for version in entry.versions}
-        for version in self._kept_versions()[: -self.num_open_versions]:
+        for version in self._kept_versions()[: -(1 + self.num_older_versions + self.ring_length)]:
             if version not in needed:
                 self._file(version).unlink()
+
+    def _versions_of(self, version: PolicyVersion) -> list[str]:
+        """Kept versions that a step from `version` on needs."""
+        return [
+            name
+            for name in self._kept_versions()
+            if 0 <= version.step - PolicyVersion.parse(name).step <= self.num_older_versions
+        ]
 
     def _kept_versions(self) -> list[str]:
         """Oldest first."""

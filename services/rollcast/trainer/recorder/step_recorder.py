@@ -69,9 +69,12 @@ class StepRecorder:
         self._pending_bytes = 0
         self._futures: set[Any] = set()
         self._thread = ThreadPoolExecutor(1, "recorder")
-        # Those that the newest step needs, and the ring if it may be written
-        num_open = 1 + self._num_older_versions + (4 if self._settings.on else 0)
-        self._store = BundleStore(config.run_folder, self._settings.max_bytes, num_open)
+        self._store = BundleStore(
+            config.run_folder,
+            self._settings.max_bytes,
+            self._num_older_versions,
+            ring_length=4 if self._settings.on else 0,
+        )
         self._submit(0, self._store.open)
 
     def begin(

@@ -4,9 +4,6 @@ and the generators' records say before any log-prob.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,7 @@
 """The model as a generator runs it: token by token over a KV cache whose entries are of the
 versions that computed them.
 
-    the sampled tokens of one version between two marks are one forward pass over the entries so far;
+    the sampled tokens of one version between two marks are one forward pass over the entries;
     at a mark the cache is cut back to the entries that were kept, and the next pass rebuilds the
     rest
 
@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from rollcast.config.model import Model
 from rollcast.recorded.plain_values import Arrays
 from rollcast.rollouts.records import Branch, LegKind, Rollout, TokenIds
-from rollcast.trainer.learner.adapters import add_adapters
+from rollcast.trainer.learner.adapters import ADAPTER, adapted_layers, add_adapters
 from rollcast.trainer.learner.router_replay import RouterReplay
 from rollcast.wire.version import PolicyVersion
 
@@ -46,6 +46,10 @@ def read_plain_model(model: Model, *, router_replay: bool) -> tuple[Any, RouterR
     causal_lm = AutoModelForCausalLM.from_pretrained(model.path, dtype=torch.float32)
     if model.lora is not None:
         add_adapters(causal_lm, model.lora)
+        for layer in adapted_layers(causal_lm).values():
+            for factor in (layer.lora_A[ADAPTER], layer.lora_B[ADAPTER]):
+                # They have a shape alone so far.
+                factor.weight = nn.Parameter(torch.zeros(factor.weight.shape))
     causal_lm.eval()
     return causal_lm, RouterReplay(causal_lm) if router_replay else None
 

@@ -81,11 +81,7 @@ def check_sampling(batch: RecordedBatch, report: ReplayReport, unusable: set[str
     `unusable`: versions whose weights are damaged.
     """
     bundle = batch.bundle
-    usable = [
-        version
-        for version in bundle.versions
-        if str(version) not in unusable and bundle.weights_file(version).exists()
-    ]
+    usable = [version for version in bundle.kept_versions if str(version) not in unusable]
 
     # A generator's rollouts have few versions, and a replay of all of them comes back to each.
     @lru_cache(maxsize=4)
