@@ -50,6 +50,8 @@ from testkit.replay import replay_logprobs
 from testkit.rollouts.examples import make_answer_group
 from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
 
+BeforeStep = Callable[["WatchedLearners", int], None]
+"""Called with the step of each version that was published, before the next update."""
 Spoil = Callable[[RolloutGroup], None]
 """Changes an answer before the generator hands it in."""
 
@@ -87,10 +89,12 @@ class WatchedLearners(LearnerGroup):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.published: dict[PolicyVersion, dict[str, Any]] = {}
+        self.before_step: BeforeStep = lambda learners, version_step: None
 
     def stage(self, slot: int, version: PolicyVersion) -> None:
         super().stage(slot, version)
         weights = self.gather_weights()
+        self.before_step(self, version.step)
         self.published[version] = {name: torch.from_numpy(row) for name, row in weights.items()}
 
 
@@ -258,6 +262,7 @@ def make_recorded_run(
     *,
     is_episodic: bool = False,
     spoil: Spoil = lambda group: None,
+    before_step: BeforeStep = lambda learners, version_step: None,
     **generator: Any,
 ) -> Controller:
     """Run to the end of the budget; the bundles are in the run folder then."""
@@ -266,6 +271,7 @@ def make_recorded_run(
     tokenizer: Any = load_tokenizer(config.model)
     learners = WatchedLearners.build(config, ranks)
     assert isinstance(learners, WatchedLearners)
+    learners.before_step = before_step
     causal_lm = AutoModelForCausalLM.from_pretrained(config.model.path, dtype=torch.float32)
     if config.model.lora is not None:
         from peft import LoraConfig, inject_adapter_in_model

@@ -23,8 +23,8 @@ from typing import Any
 from rollcast.config.errors import UserError
 from rollcast.config.record import StepRecording
 from rollcast.config.run import RunConfig
-from rollcast.curves.columns.choices import Columns
-from rollcast.curves.curve_source import forecast_source
+from rollcast.curves.run_forecast import forecast_history
+from rollcast.curves.sources.run_folder import history_of_folder
 from rollcast.rollouts.records import PromptTask, RolloutGroup
 from rollcast.scaling.decisions.verdict import VerdictKind
 from rollcast.telemetry import trainer_metrics
@@ -139,7 +139,13 @@ class StepRecorder:
 
     def close(self) -> None:
         """Waits for the disk, not for longer than a trainer's end may take."""
-        wait(self._futures, timeout=30.0)
+        deadline = time.monotonic() + 30.0
+        # The thread itself may write the ring.
+        while waiting := [item for item in self._futures if not item.done()]:
+            if time.monotonic() > deadline:
+                log.error("not every recorded step is written", waiting=len(waiting))
+                break
+            wait(waiting, timeout=deadline - time.monotonic())
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _keeps_weights(self, version_step: int) -> bool:
@@ -219,4 +225,5 @@ class StepRecorder:
 
 def _verdict(run_folder: Path) -> VerdictKind:
     """Of the run's curve. Raises UserError and what a fit raises."""
-    return forecast_source(str(run_folder), Columns(), None, None, None).forecast.verdict.kind
+    history, _, _ = history_of_folder(run_folder, None)
+    return forecast_history(history).forecast.verdict.kind
