@@ -2,7 +2,7 @@
 oracle of `testkit.replay`, over queues in memory.
 
 The generator's tokens are drawn at random, and their log-probs are the oracle's: of two versions,
-with a KV mark where the second one begins.
+with a KV mark at the begin of the second one.
 """
 
 from __future__ import annotations

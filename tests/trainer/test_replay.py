@@ -26,7 +26,7 @@ from rollcast.rollouts.records import GradingStatus, KvMark, RolloutGroup, Versi
 from rollcast.trainer.learner import batch as learner_batch
 from rollcast.trainer.learner.loss_tape import array_digest
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.trainer.replay.finding import Finding, ReplayReport
+from rollcast.trainer.replay.comparison import Comparison, ReplayReport
 from rollcast.trainer.replay.program import replay
 from rollcast.trainer.replay.recorded_batch import RecordedBatch
 from testkit.system.audit import read_lines
@@ -62,8 +62,8 @@ def step(run: Path, number: str = "3") -> StepBundle:
     return load_step(find_step(run, number))
 
 
-def differing(report: ReplayReport) -> list[Finding]:
-    return [item for item in report.findings if item.state == "disagrees"]
+def differing(report: ReplayReport) -> list[Comparison]:
+    return [item for item in report.comparisons if item.state == "disagrees"]
 
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -91,10 +91,12 @@ def test_a_recorded_step_is_found_again(
         for name in ("loss", "gradient norm", "loss of its own weights"):
             pair = report.figures[name]
             assert pair["replayed"] == pytest.approx(pair["recorded"], rel=1e-6), name
-        gaps = {item.check: item.largest for item in report.findings if "log-probs" in item.check}
+        gaps = {
+            item.check: item.largest for item in report.comparisons if "log-probs" in item.check
+        }
         assert len(gaps) == 2
         assert all(gap is not None and gap < 1e-4 for gap in gaps.values()), gaps
-    assert all(item.part != "grader" or item.num_compared == 6 for item in report.findings)
+    assert all(item.component != "grader" or item.num_compared == 6 for item in report.comparisons)
     if kind == "lora":
         weights, _ = bundle.load_weights(bundle.version)
         assert all("lora" in name for name in weights), "adapters alone"
@@ -105,16 +107,18 @@ def test_the_record_is_what_plain_code_computes(make: Make, tiny: Path, ranks: R
     from transformers import AutoModelForCausalLM
 
     bundle = step(make(recipe={"kl": {"coefficient": 0.1, "estimator": "k1"}}))
-    models = [AutoModelForCausalLM.from_pretrained(tiny, dtype=torch.float32) for _ in range(2)]
+    model, reference = (
+        AutoModelForCausalLM.from_pretrained(tiny, dtype=torch.float32) for _ in range(2)
+    )
     weights, _ = bundle.load_weights(bundle.version)
-    models[0].load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
+    model.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
     batch = RecordedBatch(bundle)
-    loss, _ = slow_loss(*models, batch.sequences, kl=0.1, entropy=0.0)
+    loss, _ = slow_loss(model, reference, batch.sequences, kl=0.1, entropy=0.0)
     loss.backward()
     norm = math.sqrt(
         sum(
             float(weight.grad.double().square().sum())
-            for weight in models[0].parameters()
+            for weight in model.parameters()
             if weight.grad is not None
         )
     )
@@ -124,7 +128,7 @@ def test_the_record_is_what_plain_code_computes(make: Make, tiny: Path, ranks: R
         prompt = len(sequence.prompt_token_ids)
         ids = torch.tensor([[*sequence.prompt_token_ids.tolist(), *sequence.token_ids.tolist()]])
         with torch.no_grad():
-            rows = torch.log_softmax(models[0](input_ids=ids).logits[0], 1)
+            rows = torch.log_softmax(model(input_ids=ids).logits[0], 1)
         positions = prompt + np.flatnonzero(sequence.loss_mask)
         plain = rows[positions - 1, ids[0, positions]]
         assert recorded.logprobs is not None
@@ -181,10 +185,10 @@ def test_a_fault_is_attributed_to_its_part(make: Make, ranks: Ranks, fault: str)
     generator, part, sentence = FAULTS[fault]
     report = replay(step(make(generator)), ranks)
     assert report.disagreeing == (part,), report.in_words()
-    [finding] = differing(report)
-    assert re.search(sentence, finding.reason), finding
-    assert finding.place is not None
-    assert "«" in finding.place.text, "the token is shown in its text"
+    [comparison] = differing(report)
+    assert re.search(sentence, comparison.reason), comparison
+    assert comparison.place is not None
+    assert "«" in comparison.place.text, "the token is shown in its text"
 
 
 def test_a_mask_that_is_not_that_of_the_legs_is_the_generators(make: Make, ranks: Ranks) -> None:
@@ -195,8 +199,8 @@ def test_a_mask_that_is_not_that_of_the_legs_is_the_generators(make: Make, ranks
     rollout.loss_masked = tuple((start + 1, end + 1) for start, end in rollout.loss_masked)
     report = replay(bundle, ranks)
     assert report.disagreeing == ("generator",), report.in_words()
-    [finding] = differing(report)
-    assert finding.reason == "the tokens without loss are not those that were forced or given"
+    [comparison] = differing(report)
+    assert comparison.reason == "the tokens without loss are not those that were forced or given"
 
 
 def test_a_trainer_that_shifts_its_masks_is_named(
@@ -213,15 +217,15 @@ def test_a_trainer_that_shifts_its_masks_is_named(
 def test_weights_that_change_between_two_steps_are_named(make: Make, ranks: Ranks) -> None:
     def damage_weight(learners: Any, version_step: int) -> None:
         if version_step == 2:
-            name, weight = next(iter(learners.learner.policy.trained_weights()))
+            _, weight = next(iter(learners.learner.policy.trained_weights()))
             with torch.no_grad():
                 weight.to_local().view(-1)[0] += 1.0
 
     run = make({"before_step": damage_weight})
     report = replay(step(run, "2"), ranks)
-    [finding] = differing(report)
-    assert (finding.part, finding.check) == ("trainer", "weights after the step")
-    assert "changed between this step and the next" in finding.reason
+    [comparison] = differing(report)
+    assert (comparison.component, comparison.check) == ("trainer", "weights after the step")
+    assert "changed between this step and the next" in comparison.reason
 
 
 def test_a_damaged_file_of_weights_is_named_and_not_blamed_on_others(
@@ -235,10 +239,10 @@ def test_a_damaged_file_of_weights_is_named_and_not_blamed_on_others(
     weights[name].reshape(-1)[0] += 1
     save_file(weights, file, checksums)
     report = replay(bundle, ranks)
-    [finding] = differing(report)
-    assert finding.check == "kept weights"
-    assert f"weights {bundle.version}: {name}" in finding.reason
-    left_out = {item.check for item in report.findings if item.state == "not checked"}
+    [comparison] = differing(report)
+    assert comparison.check == "kept weights"
+    assert f"weights {bundle.version}: {name}" in comparison.reason
+    left_out = {item.check for item in report.comparisons if item.state == "not checked"}
     assert {"gradient norm", "log-probs of its own weights"} <= left_out
 
 
@@ -248,7 +252,9 @@ def test_without_weights_the_rest_is_checked_and_what_is_not_is_said(
     report = replay(step(make(record={"weights": "none"})), ranks)
     assert not differing(report)
     assert report.figures["loss"]["replayed"] == report.figures["loss"]["recorded"]
-    left_out = {item.check: item.reason for item in report.findings if item.state == "not checked"}
+    left_out = {
+        item.check: item.reason for item in report.comparisons if item.state == "not checked"
+    }
     assert left_out["gradient norm"] == "no weights were kept (record.weights: none)"
 
 

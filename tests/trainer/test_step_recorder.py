@@ -90,14 +90,16 @@ def test_a_trainer_that_fails_writes_its_last_steps_and_the_one_under_way(
     assert bundle.groups
     report = replay(bundle, ranks)
     assert report.disagreeing == ()
-    reasons = {item.reason for item in report.findings if item.state == "not checked"}
+    reasons = {item.reason for item in report.comparisons if item.state == "not checked"}
     assert "the update did not finish" in reasons
 
 
 def test_a_curve_that_breaks_keeps_the_newest_steps(
     untied_model: Path, tmp_path: Path, ranks: Ranks
 ) -> None:
-    config = recording_config(untied_model, tmp_path, every_steps=None, on=["broken"], weights="none")
+    config = recording_config(
+        untied_model, tmp_path, every_steps=None, on=["broken"], weights="none"
+    )
     learners = LearnerGroup.build(config, ranks)
     recorder = make_recorder(config, learners, Exporter("test"))
     record_steps(config, learners, recorder, range(2))
@@ -185,14 +187,15 @@ def test_two_ranks_record_what_one_repeats(
         assert bundle.world_size == 2
         assert {item.rank for item in bundle.sequences} == {0, 1}
         report = replay(bundle, ranks)
-        findings = {(item.part, item.check): item for item in report.findings}
+        comparisons = {(item.component, item.check): item for item in report.comparisons}
         for name in ("loss", "gradient norm", "loss of its own weights"):
             pair = report.figures[name]
             assert pair["replayed"] == pytest.approx(pair["recorded"], rel=1e-5), name
-        own = findings["trainer", "log-probs of its own weights"]
+        own = comparisons["trainer", "log-probs of its own weights"]
         assert own.state == "agrees"
-        assert own.largest is not None and own.largest < 1e-4
-        assert findings["trainer", "kept weights"].state == "agrees", "whole tensors"
+        assert own.largest is not None
+        assert own.largest < 1e-4
+        assert comparisons["trainer", "kept weights"].state == "agrees", "whole tensors"
 
 
 def test_settings_that_record_nothing_are_off() -> None:

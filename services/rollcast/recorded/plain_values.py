@@ -71,7 +71,7 @@ def from_plain(kind: Any, value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any
         return {key: from_plain(item_kind, item, arrays) for key, item in value.items()}
     if kind is PolicyVersion:
         return PolicyVersion.parse(value)
-    if is_dataclass(kind):
+    if isinstance(kind, type) and is_dataclass(kind):
         hints = _hints(kind)
         return kind(**{key: from_plain(hints[key], item, arrays) for key, item in value.items()})
     if isinstance(kind, type) and issubclass(kind, Enum):

@@ -22,7 +22,7 @@ class IndexEntry:
     __pydantic_config__ = STRICT
 
     name: str
-    """Its folder."""
+    """Name of its folder."""
     step: Count
     conditions: list[str]
     badness: Measured
@@ -40,7 +40,7 @@ class RecordedIndex:
     __pydantic_config__ = STRICT
 
     steps: list[IndexEntry] = field(default_factory=list)
-    """In the order in which they were written."""
+    """Steps in the order in which they were written."""
 
     @classmethod
     def read(cls, run_folder: Path) -> RecordedIndex:

@@ -34,7 +34,7 @@ class RecordedSequence:
     """One token sequence that was trained on: its place in the batch, and what its loss was
     computed from.
 
-    T of its L tokens carry loss. The last four are None if the step did not finish.
+    T of its L tokens carry loss. A step that did not finish lacks the last four.
     """
 
     group: int
@@ -141,7 +141,7 @@ class StepBundle:
 
 
 def load_step(path: Path) -> StepBundle:
-    """The recorded step in a folder. Raises UserError if it is none, or damaged."""
+    """The recorded step in a folder. Raises UserError if it cannot be read, or is damaged."""
     arrays, metadata = load_arrays(path / ARRAYS_FILE)
     try:
         record = json.loads((path / RECORD_FILE).read_bytes())
@@ -174,7 +174,7 @@ def encode_step(bundle: StepBundle) -> tuple[bytes, bytes]:
 
 
 def load_arrays(path: Path) -> tuple[Arrays, dict[str, str]]:
-    """Arrays and metadata of a safetensors file. Raises UserError if it is none."""
+    """Arrays and metadata of a safetensors file. Raises UserError if it is damaged."""
     try:
         from safetensors import SafetensorError, safe_open
     except ImportError as error:

@@ -90,19 +90,12 @@ def build_controller(
     pipeline = GroupPipeline(
         state, queue, reporter, schedule, intake, pacing, make_task, recipe, max_bytes, group_filter
     )
-    recorder = (
-        StepRecorder(config, learners, exporter, pipeline.find_task, schedule.max_staleness)
-        if config.record.is_on
-        else None
-    )
+    recorder = parts.recorder(pipeline)
     early_stop = (
         EarlyStop(config.stop_when, config.budget, progress.curve) if config.stop_when else None
     )
-    examiner = Examiner(
-        state, queue, reporter, books, maker, plans, open_evaluations, pipeline.send, early_stop
-    )
-    if recorder is not None:
-        examiner.on_evaluation = recorder.evaluated
+    evaluation_parts = (maker, plans, open_evaluations, pipeline.send)
+    examiner = Examiner(state, queue, reporter, books, *evaluation_parts, early_stop, recorder)
     fleet = parts.fleet(reporter, schedule, intake, pacing)
     checkpoints = Checkpoints(
         state, learners, intake, reporter, config.trainer.checkpoint_every_steps
@@ -148,6 +141,14 @@ class ControllerParts:
             note_answer=GroupSignals(recipe, self.exporter, is_wanted).note,
             teacher=_teacher(recipe, self.exporter, max_length, is_wanted),
         )
+
+    def recorder(self, pipeline: GroupPipeline) -> StepRecorder | None:
+        """The flight recorder; None = `record` is off."""
+        config = self.config
+        if not config.record.is_on:
+            return None
+        max_staleness = pipeline.schedule.max_staleness
+        return StepRecorder(config, self.learners, self.exporter, pipeline.find_task, max_staleness)
 
     def pacing(self, max_staleness: int) -> Pacing:
         config = self.config

@@ -54,7 +54,7 @@ class Controller:
     _learners: LearnerGroup
     _reporter: Reporter
     _stop_requested: Callable[[], bool]
-    _recorder: StepRecorder | None = None
+    _recorder: StepRecorder | None
     """None = `record` is off."""
     _is_out_of_prompts: bool = False
     _is_serving: bool = False

@@ -13,6 +13,7 @@ from rollcast.trainer.control.prompt_book import Books, PromptBook, TaskMaker
 from rollcast.trainer.control.reporting import Reporter
 from rollcast.trainer.control.sample_texts import make_samples_record
 from rollcast.trainer.control.state import TrainerState
+from rollcast.trainer.recorder.step_recorder import StepRecorder
 
 
 @dataclass(eq=False)
@@ -28,8 +29,8 @@ class Examiner:
     _open_evaluations: OpenEvaluations
     _send: Callable[[Sequence[PromptTask]], None]
     _early_stop: EarlyStop | None
-    on_evaluation: Callable[[], None] = lambda: None
-    """Called when the main curve has a new point."""
+    _recorder: StepRecorder | None
+    """Judges the curve as well; None = `record` is off."""
 
     @property
     def pending(self) -> bool:
@@ -110,7 +111,8 @@ class Examiner:
             if closed.dataset == self._plans[0].dataset:
                 if self._early_stop is not None:
                     self._early_stop.observe(closed.evaluation)
-                self.on_evaluation()
+                if self._recorder is not None:
+                    self._recorder.evaluated()
         for part_evaluation in closed.parts:
             self._reporter.evaluation(part_evaluation)
         if closed.sampled:

@@ -56,7 +56,7 @@ from rollcast.trainer.learner.commands import (
 )
 from rollcast.trainer.learner.export import Export
 from rollcast.trainer.learner.learner import Learner
-from rollcast.trainer.learner.loss_tape import LossTape, TapedStep
+from rollcast.trainer.learner.loss_tape import LossTape
 from rollcast.trainer.learner.model import stage_shard, weight_specs, whole_weights
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.reading import read_policy, read_reference, read_teacher
@@ -203,17 +203,13 @@ class LearnerGroup:
 
     def plan(self, sequences: Sequence[TrainingSequence]) -> list[list[MicroBatch]]:
         """The micro-batches of each rank in an update on these sequences."""
+        trainer = self.config.trainer
         return plan_micro_batches(
             sequences,
             world_size=self.ranks.world_size,
-            max_tokens=self.config.trainer.tokens_per_micro_batch,
-            packing=self.config.trainer.packing,
+            max_tokens=trainer.tokens_per_micro_batch,
+            packing=trainer.packing,
         )
-
-    def take_taped(self) -> TapedStep | None:
-        """Rank 0: the values that the newest update's loss was computed from; None if nothing is
-        recorded, or it did not finish."""
-        return None if self.learner.tape is None else self.learner.tape.take()
 
     def gather_weights(self) -> dict[str, NDArray[np.float32]]:
         """The trained weights, whole, in host memory; rank 0's copy."""

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, cast
+from typing import cast
 
 import torch
 import torch.distributed as dist
@@ -56,11 +56,6 @@ class Reference:
     """Coefficient of the KL penalty in the objective."""
     estimator: Estimator = "k3"
     """Which estimate is reported."""
-
-    @property
-    def penalty(self) -> dict[str, Any]:
-        """The settings of the objective's KL penalty."""
-        return {"kl_coefficient": self.coefficient, "kl_estimator": self.estimator}
 
     def logprobs(self, batch: DeviceBatch) -> Tensor:
         """Return [T] log pi_ref of the targets, without gradient. Collective."""
@@ -113,7 +108,8 @@ class Learner:
             self.loss,
             self.corrections,
             self.entropy_bonus,
-            **({} if self.reference is None else self.reference.penalty),
+            kl_coefficient=0.0 if self.reference is None else self.reference.coefficient,
+            kl_estimator="k3" if self.reference is None else self.reference.estimator,
         )
         self.weights = [weight for _, weight in policy.trained_weights()]
         settings = self.optimizer_settings

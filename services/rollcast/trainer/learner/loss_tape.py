@@ -32,8 +32,8 @@ class TapedStep:
     """The ranks' part of one step."""
 
     values: list[NDArray[np.float64]]
-    """Of each rank [3 or 4, T]: log-probs, entropy, advantages, and log-probs of the reference
-    policy if there is one, in the order of its micro-batches."""
+    """Rows [3 or 4, T] of each rank, in the order of its micro-batches: log-probs, entropy,
+    advantages, and log-probs of the reference policy if there is one."""
     digests_before: dict[str, str]
     digests_after: dict[str, str]
     seconds: float
@@ -48,8 +48,10 @@ class LossTape:
     weights: Callable[[], NamedWeights]
     _noted: list[Tensor] = field(default_factory=list)
     _digests_before: dict[str, str] = field(default_factory=dict)
-    _seconds: float = 0.0
     _taped: TapedStep | None = None
+
+    def __post_init__(self) -> None:
+        self._seconds = 0.0
 
     def begin(self) -> None:
         started = time.perf_counter()
@@ -120,7 +122,7 @@ def digests(weights: NamedWeights, ranks: Ranks) -> dict[str, str]:
 
 
 def array_digest(array: NDArray[np.float32]) -> str:
-    """The same checksum of a whole weight on the host."""
+    """The checksum of a whole weight on the host, as `digests` computes it."""
     bits = array.reshape(-1).view(np.int32).astype(np.int64)
     with np.errstate(over="ignore"):
         total = int((bits * (2 * np.arange(len(bits), dtype=np.int64) + 1)).sum())

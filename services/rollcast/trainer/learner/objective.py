@@ -1,4 +1,4 @@
-"""The objective of a micro-batch's tokens with all that regularises it, and what is measured of it.
+"""The objective of a micro-batch's tokens with all that regularises it, and its measurements.
 
 A function of a forward pass's results alone, so that a recorded step is computed again from its
 recorded log-probs (`rollcast.trainer.replay`).
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rollcast.config.corrections import NO_CORRECTIONS, Corrections
+from rollcast.config.corrections import Corrections
 from rollcast.recipe.corrections import correct
 from rollcast.recipe.losses.loss import (
     ClippingLoss,
@@ -28,7 +28,7 @@ from rollcast.trainer.learner.step_sums import Sums
 
 
 class TokenValues(NamedTuple):
-    """What forward passes say of the T loss tokens of a micro-batch."""
+    """Results of the forward passes at the T loss tokens of a micro-batch."""
 
     logprobs: Tensor
     """[T] with gradient."""
@@ -55,11 +55,11 @@ class Objective:
     """The objective of a recipe."""
 
     loss: Loss
-    corrections: Corrections = NO_CORRECTIONS
-    entropy_bonus: float = 0.0
-    kl_coefficient: float = 0.0
-    """Counts where the reference's log-probs are given."""
-    kl_estimator: Estimator = "k3"
+    corrections: Corrections
+    entropy_bonus: float
+    kl_coefficient: float
+    """Counts if log-probs of a reference policy are given."""
+    kl_estimator: Estimator
 
     @property
     def reports_clipped(self) -> bool:

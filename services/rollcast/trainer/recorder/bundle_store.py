@@ -43,7 +43,7 @@ class BundleStore:
         self._weights = self._folder / WEIGHTS
 
     def open(self) -> None:
-        """Go on from what an earlier trainer kept; what it left half-written is removed."""
+        """Go on with the steps that an earlier trainer kept, and remove half-written ones."""
         make_folder(self._weights)
         kept = [
             entry
@@ -59,7 +59,7 @@ class BundleStore:
             path.unlink()
 
     def add_step(self, bundle: StepBundle, name: str, badness: float) -> int:
-        """Write a step and remove what is then too much; returns the steps that were removed."""
+        """Write a step and remove others to make room; returns how many were removed."""
         record, arrays = encode_step(bundle)
         temporary = self._folder / f".{name}"
         shutil.rmtree(temporary, ignore_errors=True)
@@ -71,7 +71,7 @@ class BundleStore:
             shutil.rmtree(target)
         temporary.replace(target)
         num_bytes = len(record) + len(arrays)
-        versions = self._versions_of(bundle.version)
+        versions = self._needed_versions(bundle.version)
         entry = IndexEntry(name, bundle.step, list(bundle.conditions), badness, num_bytes, versions)
         others = [item for item in self.index.steps if item.name != name]
         self.index = RecordedIndex([*others, entry])
@@ -120,7 +120,7 @@ class BundleStore:
             if version not in needed:
                 self._file(version).unlink()
 
-    def _versions_of(self, version: PolicyVersion) -> list[str]:
+    def _needed_versions(self, version: PolicyVersion) -> list[str]:
         """Kept versions that a step from `version` on needs."""
         return [
             name

@@ -34,14 +34,14 @@ from rollcast.trainer.learner.batch import TrainingSequence
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.step_sums import UpdateStats
 from rollcast.trainer.recorder.bundle_store import BundleStore
-from rollcast.trainer.recorder.taken_step import TakenStep, TeacherAnswers
+from rollcast.trainer.recorder.pending_step import PendingStep, TeacherAnswers
 from rollcast.wire.version import PolicyVersion
 
 log = get_logger()
 
 
 class StepRecorder:
-    """Every method except those of the thread is called by the main thread."""
+    """The main thread calls every method except those of the recorder's own thread."""
 
     def __init__(
         self,
@@ -62,8 +62,8 @@ class StepRecorder:
         needs_versions = self._settings.weights == "versions"
         self._num_older_versions = max_staleness if needs_versions else 0
         # Four steps show how a fault began, and seldom take more memory than the groups that wait.
-        self._ring: deque[TakenStep] = deque(maxlen=4)
-        self._under_way: TakenStep | None = None
+        self._ring: deque[PendingStep] = deque(maxlen=4)
+        self._under_way: PendingStep | None = None
         self._was_broken = False
         self._lock = Lock()
         self._pending_bytes = 0
@@ -92,34 +92,38 @@ class StepRecorder:
             weights = self._learners.gather_weights()
             num_bytes = sum(array.nbytes for array in weights.values())
             self._submit(num_bytes, lambda: self._store.add_weights(version, weights))
-        self._under_way = TakenStep(version, tasks, list(groups), plan, teacher or {})
-        self._under_way.waited_seconds = time.perf_counter() - started
+        waited_seconds = time.perf_counter() - started
+        self._under_way = PendingStep(
+            version, tasks, list(groups), plan, teacher or {}, waited_seconds
+        )
 
     def end(self, stats: UpdateStats) -> None:
         """The update is over, whether or not it made a step."""
         started = time.perf_counter()
-        taken = self._under_way
-        assert taken is not None
+        pending = self._under_way
+        tape = self._learners.learner.tape
+        assert pending is not None
+        assert tape is not None
         self._under_way = None
-        taken.stats = stats
-        taken.taped = self._learners.take_taped()
-        taken.at = time.time()
+        pending.stats = stats
+        pending.taped = tape.take()
+        pending.at = time.time()
         with self._lock:
-            self._ring.append(taken)
+            self._ring.append(pending)
             # 512 MiB of steps in memory, beyond the newest
             while len(self._ring) > 1 and sum(item.num_bytes for item in self._ring) > 512 << 20:
                 self._ring.popleft()
-        conditions = taken.find_conditions(self._settings)
+        conditions = pending.find_conditions(self._settings)
         every = self._settings.every_steps
-        is_due = every is not None and stats.applied and taken.step % every == 0
-        taken.waited_seconds += time.perf_counter() - started
-        if taken.taped is not None:
-            taken.waited_seconds += taken.taped.seconds
+        is_due = every is not None and stats.applied and pending.step % every == 0
+        pending.waited_seconds += time.perf_counter() - started
+        if pending.taped is not None:
+            pending.waited_seconds += pending.taped.seconds
         if conditions:
             self._write_ring(tuple(conditions), max(conditions.values()))
         elif is_due:
-            self._write(taken, (), 0.0)
-        self._exporter.add(trainer_metrics.RECORDER_WAIT, taken.waited_seconds)
+            self._write(pending, (), 0.0)
+        self._exporter.add(trainer_metrics.RECORDER_WAIT, pending.waited_seconds)
 
     def evaluated(self) -> None:
         """The curve has a new point."""
@@ -163,14 +167,14 @@ class StepRecorder:
         """Write the last steps; the conditions are those of the newest."""
         with self._lock:
             *earlier, newest = self._ring
-        for taken in earlier:
-            if not taken.is_written:
-                self._write(taken, (), 0.0)
+        for pending in earlier:
+            if not pending.is_written:
+                self._write(pending, (), 0.0)
         self._write(newest, conditions, badness)
 
-    def _write(self, taken: TakenStep, conditions: tuple[str, ...], badness: float) -> None:
-        taken.is_written = self._submit(
-            taken.num_bytes, lambda: self._write_now(taken, conditions, badness)
+    def _write(self, pending: PendingStep, conditions: tuple[str, ...], badness: float) -> None:
+        pending.is_written = self._submit(
+            pending.num_bytes, lambda: self._write_now(pending, conditions, badness)
         )
 
     def _submit(self, num_bytes: int, action: Callable[[], None]) -> bool:
@@ -200,16 +204,18 @@ class StepRecorder:
             with self._lock:
                 self._pending_bytes -= num_bytes
 
-    def _write_now(self, taken: TakenStep, conditions: tuple[str, ...], badness: float) -> None:
-        bundle = taken.to_bundle(self._run, self._run_settings, conditions, self._settings.weights)
-        num_removed = self._store.add_step(bundle, taken.name, badness)
+    def _write_now(self, pending: PendingStep, conditions: tuple[str, ...], badness: float) -> None:
+        bundle = pending.to_bundle(
+            self._run, self._run_settings, conditions, self._settings.weights
+        )
+        num_removed = self._store.add_step(bundle, pending.name, badness)
         if num_removed:
             self._exporter.add(trainer_metrics.RECORDER_DROPPED, num_removed, reason="max_bytes")
         for reason in conditions or ("every_steps",):
             self._exporter.add(trainer_metrics.RECORDED_STEPS, reason=reason)
         self._exporter.set(trainer_metrics.RECORDER_BYTES, self._store.num_bytes)
         if conditions:
-            log.warning("a step is recorded", step=taken.step, conditions=list(conditions))
+            log.warning("a step is recorded", step=pending.step, conditions=list(conditions))
 
     def _judge(self) -> None:
         try:
@@ -224,6 +230,6 @@ class StepRecorder:
 
 
 def _verdict(run_folder: Path) -> VerdictKind:
-    """Of the run's curve. Raises UserError and what a fit raises."""
+    """The verdict on the run's curve. Raises UserError as long as it cannot be read."""
     history, _, _ = history_of_folder(run_folder, None)
     return forecast_history(history).forecast.verdict.kind

@@ -13,7 +13,7 @@ from rollcast.recorded.step_bundle import RecordedSequence
 from rollcast.rollouts.records import Branch, LegKind, Rollout, loss_mask
 from rollcast.trainer.control.assembly import assemble
 from rollcast.trainer.learner.batch import TrainingSequence
-from rollcast.trainer.replay.finding import Place, ReplayReport
+from rollcast.trainer.replay.comparison import ReplayReport, TokenPlace
 from rollcast.trainer.replay.recorded_batch import RecordedBatch
 
 NUMBERS = ("advantage", "weight", "kl_factor", "entropy_factor")
@@ -88,9 +88,9 @@ def _check_trainer_masks(
     wrong.
     """
     num_different = 0
-    place: Place | None = None
+    place: TokenPlace | None = None
     for made, recorded in pairs:
-        _, sequence = batch.tokens_of(recorded)
+        _, sequence = batch.prompt_and_sequence(recorded)
         masks = [made.loss_mask, _mask_of_legs(sequence)[: len(recorded.loss_mask)]]
         if any(np.array_equal(mask, recorded.loss_mask) for mask in masks):
             continue
@@ -135,10 +135,12 @@ def _check_generator_masks(batch: RecordedBatch, report: ReplayReport) -> None:
 
 
 def _mask_of_legs(sequence: Rollout | Branch) -> NDArray[np.bool_]:
-    """[L] True for sampled tokens: those of all legs but the phrase's and given ones."""
-    mask = np.ones(len(sequence.token_ids), dtype=np.bool_)
+    """[L] True for sampled tokens: those of all legs except phrases and given ones."""
+    mask = sequence.logprobs != 0
     if not sequence.legs:  # one leg, of which only its forced tokens are without a log-prob
-        return loss_mask(sequence) | (sequence.logprobs != 0)
+        mask |= loss_mask(sequence)
+        return mask
+    mask[:] = True
     for leg in sequence.legs:
         if leg.kind in (LegKind.GIVEN, LegKind.INTERRUPTION_PHRASE):
             mask[leg.start : leg.end] = False

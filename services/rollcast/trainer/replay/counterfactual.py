@@ -1,5 +1,5 @@
-"""The same step under another recipe: loss, gradient norm, shares cut, and what one update makes of
-each token's probability.
+"""A recorded step under another recipe: loss, gradient norm, shares cut, and the change of each
+token's probability by one update.
 
 The recipe decides again on advantages, filters and weights. Without weights, loss and shares follow
 from the recorded log-probs. With weights, the trainer's own learner makes one update with the

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 
 from rollcast.config.errors import UserError
-from rollcast.rollouts.records import EpisodeEnd, PromptTask, Rollout, StopReason
+from rollcast.rollouts.records import EpisodeEnd, GradingStatus, PromptTask, Rollout, StopReason
 from rollcast.tasks.grading import Verifiers, grade
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.thinking import whole_completion
-from rollcast.trainer.replay.finding import Place, ReplayReport
+from rollcast.tasks.verifiers import Grade
+from rollcast.trainer.replay.comparison import ReplayReport, TokenPlace
 from rollcast.trainer.replay.recorded_batch import RecordedBatch
 
 CHECK = "rewards"
@@ -31,48 +33,53 @@ def check_grades(batch: RecordedBatch, report: ReplayReport) -> None:
     verifiers = Verifiers.from_tasks(tasks)
     left_out: Counter[str] = Counter()
     num_compared = 0
-    worst: tuple[float, Place, str] | None = None
-    num_different = 0
+    differences: list[tuple[float, TokenPlace, str]] = []
     with closing(Sandbox(grading, verifiers)) as sandbox:
+        grade_again = partial(grade, sandbox=sandbox, verifiers=verifiers)
         for index, group in batch.groups:
             task = batch.bundle.tasks[index]
-            for place, rollout in enumerate(group.rollouts):
-                try:
-                    reason = _why_not(task, rollout, verifiers)
-                    if not reason:
-                        verdict = grade(
-                            task.verifier,
-                            _answer(task, rollout, batch.text),
-                            task.verifier_reference,
-                            sandbox=sandbox,
-                            verifiers=verifiers,
-                        )
-                        if verdict.status not in ("ok", "wrong"):
-                            reason = f"the verifier gives no verdict now: {verdict.failure}"
-                except UserError as error:
-                    reason = str(error)
+            for rollout_index, rollout in enumerate(group.rollouts):
+                reward, reason = _grade(task, rollout, verifiers, grade_again, batch.text)
                 if reason:
                     left_out[reason] += 1
                     continue
                 num_compared += 1
-                difference = abs(verdict.reward - rollout.reward)
-                if difference > 1e-6:
-                    num_different += 1
-                    if worst is None or difference > worst[0]:
-                        sentence = f"recorded {rollout.reward:g}, graded again {verdict.reward:g}"
-                        worst = (difference, _with_answer(batch, index, place), sentence)
+                # A reward is a float32 on the wire.
+                if (difference := abs(reward - rollout.reward)) > 1e-6:
+                    sentence = f"recorded {rollout.reward:g}, graded again {reward:g}"
+                    place = _end_of_answer(batch, index, rollout_index)
+                    differences.append((difference, place, sentence))
+    worst = max(differences, key=lambda item: item[0], default=(None, None, ""))
     if num_compared:
         report.add(
             "grader",
             CHECK,
             num_compared=num_compared,
-            num_different=num_different,
-            largest=None if worst is None else worst[0],
-            place=None if worst is None else worst[1],
-            reason="" if worst is None else worst[2],
+            num_different=len(differences),
+            largest=worst[0],
+            place=worst[1],
+            reason=worst[2],
         )
     for reason, count in left_out.items():
         report.not_checked("grader", CHECK, f"{count} rollouts: {reason}")
+
+
+def _grade(
+    task: PromptTask,
+    rollout: Rollout,
+    verifiers: Verifiers,
+    grade_again: Callable[[str, str, str], Grade],
+    text: Callable[[list[int]], str],
+) -> tuple[float, str]:
+    """The reward of now, and why there is none; empty = there is one."""
+    try:
+        if reason := _why_not(task, rollout, verifiers):
+            return 0.0, reason
+        verdict = grade_again(task.verifier, _answer(task, rollout, text), task.verifier_reference)
+    except UserError as error:
+        return 0.0, str(error)
+    has_verdict = verdict.status in (GradingStatus.OK, GradingStatus.WRONG)
+    return verdict.reward, "" if has_verdict else f"no verdict now: {verdict.failure}"
 
 
 def _why_not(task: PromptTask, rollout: Rollout, verifiers: Verifiers) -> str:
@@ -106,7 +113,7 @@ def _answer(task: PromptTask, rollout: Rollout, text: Callable[[list[int]], str]
     return whole_completion(prompt_end, text(token_ids))
 
 
-def _with_answer(batch: RecordedBatch, index: int, place: int) -> Place:
-    """The rollout, with the last token of its answer in its text."""
-    rollout = batch.bundle.groups[index].rollouts[place]
-    return batch.place(index, place, 0, max(0, len(rollout.token_ids) - 1))
+def _end_of_answer(batch: RecordedBatch, index: int, rollout_index: int) -> TokenPlace:
+    """The place of a rollout's last token, which shows its answer."""
+    rollout = batch.bundle.groups[index].rollouts[rollout_index]
+    return batch.place(index, rollout_index, 0, max(0, len(rollout.token_ids) - 1))

@@ -15,7 +15,7 @@ from rollcast.trainer.learner.batch import MicroBatch, denominator
 from rollcast.trainer.learner.device_batch import pad_micro_batch
 from rollcast.trainer.learner.objective import Objective, TokenValues
 from rollcast.trainer.learner.step_sums import Sums, batch_figures
-from rollcast.trainer.replay.finding import ReplayReport
+from rollcast.trainer.replay.comparison import ReplayReport
 from rollcast.trainer.replay.recorded_batch import RecordedBatch
 
 COMPARED = (
@@ -35,10 +35,13 @@ COMPARED = (
 
 def make_objective(recipe: Recipe) -> Objective:
     kl = recipe.kl
-    penalty: dict[str, Any] = {}
-    if kl is not None:
-        penalty = {"kl_coefficient": kl.coefficient, "kl_estimator": kl.estimator}
-    return Objective(make_loss(recipe.loss), recipe.corrections, recipe.entropy_bonus, **penalty)
+    return Objective(
+        make_loss(recipe.loss),
+        recipe.corrections,
+        recipe.entropy_bonus,
+        kl_coefficient=0.0 if kl is None else kl.coefficient,
+        kl_estimator="k3" if kl is None else kl.estimator,
+    )
 
 
 def figures_of_record(
@@ -106,7 +109,7 @@ def compare_figures(
     check: str,
     tolerance: float,
 ) -> None:
-    """The other figures, as one finding."""
+    """The other figures, as one comparison."""
     names = [name for name in COMPARED if recorded.get(name) is not None]
     gaps = {name: abs(recorded[name] - (replayed[name] or 0.0)) for name in names}
     # A share differs by one token's rounding at a bound.

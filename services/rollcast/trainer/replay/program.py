@@ -10,13 +10,14 @@ from pathlib import Path
 
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
+from rollcast.recorded.plain_values import Arrays
 from rollcast.recorded.recorded_index import find_step
 from rollcast.recorded.step_bundle import StepBundle, load_step
 from rollcast.tasks.tokens import Tokenizer, load_tokenizer
 from rollcast.trainer.learner.ranks import Ranks, join_ranks
 from rollcast.trainer.replay.assembled import check_assembly
+from rollcast.trainer.replay.comparison import ReplayReport
 from rollcast.trainer.replay.counterfactual import changed_config, counterfactual, in_words
-from rollcast.trainer.replay.finding import ReplayReport
 from rollcast.trainer.replay.grades import check_grades
 from rollcast.trainer.replay.losses import check_losses
 from rollcast.trainer.replay.recorded_batch import RecordedBatch
@@ -59,8 +60,8 @@ def replay(
     return report
 
 
-def _check_weights(batch: RecordedBatch, report: ReplayReport, ranks: Ranks):
-    """What needs weights; returns those before the step, None if they are not there or damaged."""
+def _check_weights(batch: RecordedBatch, report: ReplayReport, ranks: Ranks) -> Arrays | None:
+    """Replay with weights; returns those before the step, None if they are missing or damaged."""
     bundle = batch.bundle
     reason = ""
     if bundle.weights_kept == "none":

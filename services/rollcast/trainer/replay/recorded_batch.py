@@ -16,7 +16,7 @@ from rollcast.recorded.step_bundle import RecordedSequence, StepBundle
 from rollcast.rollouts.records import Branch, Rollout, RolloutGroup, TokenIds
 from rollcast.tasks.tokens import Tokenizer
 from rollcast.trainer.learner.batch import MicroBatch, TrainingSequence, denominator
-from rollcast.trainer.replay.finding import Place
+from rollcast.trainer.replay.comparison import TokenPlace
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class RecordedBatch:
         """Whether the run computed in float32: then its figures are found again to rounding."""
         return self.config.model.dtype == "float32"
 
-    def tokens_of(self, recorded: RecordedSequence) -> tuple[TokenIds, Rollout | Branch]:
+    def prompt_and_sequence(self, recorded: RecordedSequence) -> tuple[TokenIds, Rollout | Branch]:
         """The prompt of a trained sequence, and the sequence."""
         group = self.bundle.groups[recorded.group]
         rollout = group.rollouts[recorded.rollout]
@@ -59,12 +59,12 @@ class RecordedBatch:
 
     @cached_property
     def sequences(self) -> list[TrainingSequence]:
-        """In the order of the bundle's, as they were trained on."""
+        """The bundle's sequences in order, as they were trained on."""
         return [self._training_sequence(recorded) for recorded in self.bundle.sequences]
 
     @property
     def micro_batches(self) -> list[MicroBatch]:
-        """Of all ranks, one after the other."""
+        """The micro-batches of all ranks, one rank after the other."""
         pairs = zip(self.bundle.sequences, self.sequences, strict=True)
         grouped = groupby(pairs, key=lambda pair: (pair[0].rank, pair[0].micro_batch))
         return [tuple(sequence for _, sequence in pairs) for _, pairs in grouped]
@@ -74,7 +74,7 @@ class RecordedBatch:
         return denominator(self.sequences)
 
     def _training_sequence(self, recorded: RecordedSequence) -> TrainingSequence:
-        prompt, sequence = self.tokens_of(recorded)
+        prompt, sequence = self.prompt_and_sequence(recorded)
         length = len(recorded.loss_mask)
         experts = sequence.routed_experts
         return TrainingSequence(
@@ -92,8 +92,8 @@ class RecordedBatch:
         )
 
     def values(self, name: str, micro_batch: MicroBatch) -> NDArray[Any] | None:
-        """[T] recorded values of a micro-batch's loss tokens, such as `logprobs`; None if one of
-        its sequences has none.
+        """[T] recorded values of a micro-batch's loss tokens, such as `logprobs`; None if a
+        sequence lacks them.
         """
         parts = [
             getattr(self._recorded[sequence.origin], name, None)
@@ -107,14 +107,16 @@ class RecordedBatch:
     def _recorded(self) -> Mapping[tuple[int, int, int], RecordedSequence]:
         return {(item.group, item.rollout, item.number): item for item in self.bundle.sequences}
 
-    def place(self, group: int, rollout: int, number: int = 0, token: int | None = None) -> Place:
+    def place(
+        self, group: int, rollout: int, number: int = 0, token: int | None = None
+    ) -> TokenPlace:
         """`group`, `rollout`: indices. With a token its text is shown."""
         recorded_group = self.bundle.groups[group]
         recorded_rollout = recorded_group.rollouts[rollout]
         text = ""
         if token is not None:
             text = self.token_in_text(recorded_rollout.sequences[number].token_ids, token)
-        return Place(recorded_group.sequence, recorded_rollout.index, token, number, text)
+        return TokenPlace(recorded_group.sequence, recorded_rollout.index, number, token, text)
 
     def token_in_text(self, token_ids: TokenIds, token: int) -> str:
         """A token between guillemets, with up to 40 characters before and 20 after it."""

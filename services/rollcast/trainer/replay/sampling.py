@@ -21,7 +21,7 @@ from rollcast.trainer.replay.cached_model import (
     recorded_versions,
     sampled_mask,
 )
-from rollcast.trainer.replay.finding import ReplayReport
+from rollcast.trainer.replay.comparison import ReplayReport
 from rollcast.trainer.replay.recorded_batch import RecordedBatch
 from rollcast.trainer.replay.token_gaps import TokenGaps, TokenOrigin, tolerance
 from rollcast.wire.version import PolicyVersion
@@ -30,7 +30,7 @@ LOGPROBS = "log-probs of its versions"
 
 
 def check_labels(batch: RecordedBatch, report: ReplayReport) -> None:
-    """What the records say of versions and temperatures, without any weights."""
+    """Compare labels of versions and temperatures with the step's, without any weights."""
     bundle = batch.bundle
     recipe = batch.config.recipe
     oldest = bundle.version.step - recipe.schedule.max_staleness
@@ -134,7 +134,7 @@ class _Replayed:
         return logprobs
 
     def explain(self, gaps: TokenGaps) -> str:
-        """What makes the recorded log-probs of the worst sequence: in words."""
+        """A cause of the recorded log-probs of the worst sequence, in words."""
         worst = gaps.worst
         assert worst is not None
         origin = worst[0]
@@ -164,7 +164,9 @@ class _Replayed:
         return None
 
     def _fit_temperature(self, origin: TokenOrigin, versions: SequenceVersions) -> float | None:
-        """The temperature with which the recorded log-probs are right; None = there is none."""
+        """The temperature with which the recorded log-probs are right; None = no temperature
+        makes them right.
+        """
         prompt, sequence = self._tokens(origin)
         rows: list[Tensor] = []
         positions: list[int] = []

@@ -74,5 +74,8 @@ def _spread(row: dict[str, Any]) -> float:
         if row.get(one) is not None and row.get(other) is not None
     ]
     if gaps:
-        return max(gaps)
-    return 0.0 if row.get("trainer") is None else abs(row["trainer"] - row["generator"])
+        return float(max(gaps))
+    if row.get("trainer") is None:
+        return 0.0
+    gap: float = abs(row["trainer"] - row["generator"])
+    return gap

@@ -20,7 +20,7 @@ from rollcast.trainer.learner.learner import Learner
 from rollcast.trainer.learner.loss_tape import LossTape, array_digest
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.step_sums import UpdateStats
-from rollcast.trainer.replay.finding import ReplayReport
+from rollcast.trainer.replay.comparison import ReplayReport
 from rollcast.trainer.replay.recorded_batch import RecordedBatch
 from rollcast.trainer.replay.token_gaps import TokenGaps
 
@@ -33,7 +33,7 @@ def make_learner(batch: RecordedBatch, recipe: Recipe, ranks: Ranks, weights: Ar
     Raises UserError if model.path cannot be read, ValueError if the weights are of another model.
     """
     config = batch.config
-    # What is the same in every arithmetic: no compiler, nothing computed twice, no packed kernel.
+    # Nothing that only makes it faster or smaller on a GPU
     trainer = config.trainer.model_copy(
         update={"compile": False, "activation_checkpointing": False, "packing": False}
     )

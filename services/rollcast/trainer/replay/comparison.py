@@ -8,24 +8,24 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-Part = Literal["grader", "trainer", "generator"]
+Component = Literal["grader", "trainer", "generator"]
 State = Literal["agrees", "disagrees", "not checked"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TokenPlace:
     """A token, or a whole rollout."""
 
     group: int
     """Sequence of the group's task."""
     rollout: int
     """Index in the group."""
-    token: int | None = None
-    """Position in the completion; of an episode in the sequence."""
-    sequence: int = 0
-    """Number of an episode's sequence."""
-    text: str = ""
-    """The token in its text, between guillemets."""
+    sequence: int
+    """Number of the sequence in the rollout: 0, or n of an episode's branch n - 1."""
+    token: int | None
+    """Position in the sequence; None = the whole rollout."""
+    text: str
+    """The token in its text, between guillemets. Empty without a token."""
 
     def __str__(self) -> str:
         name = f"group {self.group}, rollout {self.rollout}"
@@ -37,53 +37,65 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One comparison with the record."""
+class Comparison:
+    """A part of the record, and its replay."""
 
-    part: Part
+    component: Component
     check: str
     state: State
-    num_compared: int = 0
+    num_compared: int
     """Tokens, rollouts, weights or numbers that were compared."""
-    num_different: int = 0
-    largest: float | None = None
-    """Largest difference; None = there is none, or it is no number."""
+    num_different: int
+    largest: float | None
+    """Largest difference of two numbers; None = numbers were not compared."""
     reason: str = ""
     """Why it disagrees, or was not checked."""
-    place: Place | None = None
-    """Where the largest difference is."""
+    place: TokenPlace | None = None
+    """The token or rollout with the largest difference."""
 
 
 @dataclass(slots=True)
 class ReplayReport:
-    """All findings about one step."""
+    """All comparisons about one step."""
 
     step: str
     """Name of the recorded step."""
-    findings: list[Finding] = field(default_factory=list)
+    comparisons: list[Comparison] = field(default_factory=list)
     figures: dict[str, dict[str, float | None]] = field(default_factory=dict)
     """By name the recorded and the replayed value."""
     counterfactual: dict[str, Any] | None = None
-    """The same step under another recipe; None = not asked for."""
+    """The figures of the step under another recipe; None = not asked for."""
     tokens: list[dict[str, Any]] = field(default_factory=list)
     """With --group, its tokens."""
 
-    def add(self, part: Part, check: str, **values: Any) -> None:
-        """A comparison; it disagrees if anything is different."""
-        state: State = "disagrees" if values.get("num_different") else "agrees"
-        self.findings.append(Finding(part, check, state, **values))
+    def add(
+        self,
+        component: Component,
+        check: str,
+        *,
+        num_compared: int,
+        num_different: int,
+        largest: float | None = None,
+        reason: str = "",
+        place: TokenPlace | None = None,
+    ) -> None:
+        """A comparison that was made; it disagrees if anything is different."""
+        state: State = "disagrees" if num_different else "agrees"
+        self.comparisons.append(
+            Comparison(component, check, state, num_compared, num_different, largest, reason, place)
+        )
 
-    def not_checked(self, part: Part, check: str, reason: str) -> None:
-        self.findings.append(Finding(part, check, "not checked", reason=reason))
+    def not_checked(self, component: Component, check: str, reason: str) -> None:
+        self.comparisons.append(Comparison(component, check, "not checked", 0, 0, None, reason))
 
     @property
-    def disagreeing(self) -> tuple[Part, ...]:
-        """The parts that disagree with the record."""
-        parts = {item.part for item in self.findings if item.state == "disagrees"}
-        return tuple(sorted(parts))
+    def disagreeing(self) -> tuple[Component, ...]:
+        """The components that disagree with the record."""
+        components = {item.component for item in self.comparisons if item.state == "disagrees"}
+        return tuple(sorted(components))
 
     def compare_number(
-        self, part: Part, check: str, recorded: float, replayed: float, tolerance: float
+        self, component: Component, check: str, recorded: float, replayed: float, tolerance: float
     ) -> None:
         """`tolerance`: relative."""
         self.figures[check] = {"recorded": recorded, "replayed": replayed}
@@ -91,7 +103,7 @@ class ReplayReport:
             math.isnan(recorded) and math.isnan(replayed)
         )
         self.add(
-            part,
+            component,
             check,
             num_compared=1,
             num_different=int(not is_same),
@@ -104,18 +116,22 @@ class ReplayReport:
 
     def in_words(self) -> list[str]:
         """The table, and below it the differences in words."""
-        lines = [f"{'part':<10} {'check':<34} {'state':<12} {'compared':>9} {'differ':>7}  largest"]
-        for item in self.findings:
+        lines = [
+            f"{'component':<10} {'check':<34} {'state':<12} {'compared':>9} {'differ':>7}  largest"
+        ]
+        for item in self.comparisons:
             largest = "" if item.largest is None else f"{item.largest:.3g}"
             counts = f"{item.num_compared:>9,} {item.num_different:>7,}"
             if item.state == "not checked":
                 counts = f"{'':>9} {'':>7}"
-            lines.append(f"{item.part:<10} {item.check:<34} {item.state:<12} {counts}  {largest}")
+            lines.append(
+                f"{item.component:<10} {item.check:<34} {item.state:<12} {counts}  {largest}"
+            )
         for state in ("disagrees", "not checked"):
-            for item in self.findings:
+            for item in self.comparisons:
                 if item.state == state:
                     place = "" if item.place is None else f"; most at {item.place}"
-                    lines.append(f"{state}: {item.part}, {item.check}: {item.reason}{place}")
+                    lines.append(f"{state}: {item.component}, {item.check}: {item.reason}{place}")
         blamed = " and ".join(self.disagreeing)
         lines.append(
             f"step {self.step}: the record disagrees with the {blamed}"

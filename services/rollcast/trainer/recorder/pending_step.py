@@ -22,7 +22,7 @@ TeacherAnswers = Sequence[Sequence[Logprobs] | None]
 
 
 @dataclass(slots=True, eq=False)
-class TakenStep:
+class PendingStep:
     """A step under way, or one of the last."""
 
     version: PolicyVersion
@@ -32,7 +32,8 @@ class TakenStep:
     """The micro-batches of each rank."""
     teacher: Mapping[int, TeacherAnswers]
     """By task sequence, an endpoint's answers."""
-    waited_seconds: float = 0.0
+    waited_seconds: float
+    """How long the step waited for the recorder so far."""
     stats: UpdateStats | None = None
     taped: TapedStep | None = None
     at: float = field(default_factory=time.time)
@@ -49,8 +50,9 @@ class TakenStep:
         """Name of its folder. An update that made no step has one of its own, since another update
         will make that step.
         """
-        outcome = "-failed" if self.stats is None else "" if self.stats.applied else "-skipped"
-        return f"step-{self.step}{outcome}"
+        if self.stats is None:
+            return f"step-{self.step}-failed"
+        return f"step-{self.step}" if self.stats.applied else f"step-{self.step}-skipped"
 
     @property
     def num_bytes(self) -> int:
@@ -117,7 +119,7 @@ class TakenStep:
         )
 
     def _sequences(self) -> list[RecordedSequence]:
-        """In the order in which the ranks computed them."""
+        """The trained sequences, in the order in which the ranks computed them."""
         recorded = []
         for rank, micro_batches in enumerate(self.plan):
             start = 0
@@ -145,7 +147,7 @@ class TakenStep:
         return recorded
 
     def _values(self, rank: int, start: int, end: int) -> dict[str, Any]:
-        """Of the loss tokens [start, end) of a rank."""
+        """The values of the loss tokens [start, end) of a rank."""
         if self.taped is None:
             return {}
         rows = self.taped.values[rank][:, start:end]
