@@ -56,8 +56,8 @@ from rollcast.trainer.learner.commands import (
 )
 from rollcast.trainer.learner.export import Export
 from rollcast.trainer.learner.learner import Learner
-from rollcast.trainer.learner.loss_tape import LossTape
-from rollcast.trainer.learner.model import stage_shard, weight_specs, whole_weights
+from rollcast.trainer.learner.loss_tape import LossTape, gather_weights
+from rollcast.trainer.learner.model import stage_shard, weight_specs
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.reading import read_policy, read_reference, read_teacher
 from rollcast.trainer.learner.saving import CheckpointSaver
@@ -147,6 +147,8 @@ class LearnerGroup:
             learner, storage_at(location), keep=config.trainer.keep_checkpoints
         )
         self.sender = CommandSender(self.ranks.store, self.ranks.world_size)
+        self.planned: list[list[MicroBatch]] = []
+        """Rank 0: the micro-batches of each rank in the newest update."""
         self._lane_sender = CommandSender(self.ranks.lane_store, self.ranks.num_shards)
 
     @classmethod
@@ -192,7 +194,12 @@ class LearnerGroup:
         """
         loss_denominator = denominator(sequences)
         assert loss_denominator > 0, "a batch without loss tokens makes no update"
-        ranks = self.plan(sequences)
+        self.planned = ranks = plan_micro_batches(
+            sequences,
+            world_size=self.ranks.world_size,
+            max_tokens=self.config.trainer.tokens_per_micro_batch,
+            packing=self.config.trainer.packing,
+        )
         other_ranks = range(1, self.ranks.world_size)
         # Before its own part: the others are needed in the first collective.
         self.sender.send(
@@ -200,16 +207,6 @@ class LearnerGroup:
             {rank: encode_micro_batches(ranks[rank], loss_denominator) for rank in other_ranks},
         )
         return self._update(ranks[0], loss_denominator, between)
-
-    def plan(self, sequences: Sequence[TrainingSequence]) -> list[list[MicroBatch]]:
-        """The micro-batches of each rank in an update on these sequences."""
-        trainer = self.config.trainer
-        return plan_micro_batches(
-            sequences,
-            world_size=self.ranks.world_size,
-            max_tokens=trainer.tokens_per_micro_batch,
-            packing=trainer.packing,
-        )
 
     def gather_weights(self) -> dict[str, NDArray[np.float32]]:
         """The trained weights, whole, in host memory; rank 0's copy."""
@@ -341,7 +338,7 @@ class LearnerGroup:
                     parse_location(command.body.decode()), " (model.from_run)", load_weights
                 )
             case CommandKind.GATHER:
-                return whole_weights(self.learner.policy, is_kept=self.ranks.rank == 0)
+                return gather_weights(self.learner.policy.trained_weights(), self.ranks)
             case CommandKind.EXPORT:
                 self._export(Path(command.body.decode()))
         return None

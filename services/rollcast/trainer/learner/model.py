@@ -13,10 +13,8 @@ computed: only the recipe's objective is trained.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 import transformers
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -263,17 +261,3 @@ def stage_shard(policy: Policy, snapshot: Snapshot) -> None:
                 packed.copy_(piece.to(rows.dtype), non_blocking=True)
         if torch.cuda.is_available():
             torch.cuda.current_stream().synchronize()
-
-
-@torch.no_grad()
-def whole_weights(policy: Policy, *, is_kept: bool) -> dict[str, NDArray[np.float32]]:
-    """The trained weights in host memory, gathered one after the other; nothing unless `is_kept`.
-    Collective.
-    """
-    arrays = {}
-    for name, weight in policy.trained_weights():
-        whole = weight.full_tensor()
-        if is_kept:
-            # A copy: of a single rank it is the weight itself.
-            arrays[name] = whole.float().to("cpu", copy=True).numpy()
-    return arrays

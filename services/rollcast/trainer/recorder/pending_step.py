@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rollcast.config.record import STEP_BOUNDS, Condition, StepRecording
 from rollcast.recorded.step_bundle import RecordedSequence, StepBundle
 from rollcast.rollouts.records import Logprobs, PromptTask, RolloutGroup
-from rollcast.trainer.learner.batch import MicroBatch
+from rollcast.trainer.learner.batch import MicroBatch, TrainingSequence
 from rollcast.trainer.learner.loss_tape import TapedStep
 from rollcast.trainer.learner.step_sums import UpdateStats
 from rollcast.wire.version import PolicyVersion
@@ -21,23 +23,28 @@ TeacherAnswers = Sequence[Sequence[Logprobs] | None]
 """Log-probs of each rollout's sequences; None if the teacher did not answer."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class PendingStep:
     """A step under way, or one of the last."""
 
     version: PolicyVersion
     tasks: list[PromptTask]
     groups: list[RolloutGroup]
-    plan: list[list[MicroBatch]]
-    """The micro-batches of each rank."""
+    sequences: Sequence[TrainingSequence]
+    weights: dict[str, NDArray[np.float32]]
+    """Before the step, until they are written; empty = they are not kept."""
     teacher: Mapping[int, TeacherAnswers]
     """By task sequence, an endpoint's answers."""
     waited_seconds: float
     """How long the step waited for the recorder so far."""
     stats: UpdateStats | None = None
     taped: TapedStep | None = None
+    plan: list[list[MicroBatch]] = field(default_factory=list)
+    """The micro-batches of each rank; empty before the update has begun."""
     at: float = field(default_factory=time.time)
     error: str = ""
+    digests_before: dict[str, str] = field(default_factory=dict)
+    digests_after: dict[str, str] = field(default_factory=dict)
     is_written: bool = False
 
     @property
@@ -54,9 +61,9 @@ class PendingStep:
             return f"step-{self.step}-failed"
         return f"step-{self.step}" if self.stats.applied else f"step-{self.step}-skipped"
 
-    @property
+    @cached_property
     def num_bytes(self) -> int:
-        """Memory of its arrays, nearly."""
+        """Memory of its arrays, nearly; asked once it is over."""
         sequences = [
             sequence
             for group in self.groups
@@ -71,6 +78,13 @@ class PendingStep:
         ]
         taped = [] if self.taped is None else self.taped.values
         return sum(array.nbytes for array in (*arrays, *taped))
+
+    def compute_digests(self) -> None:
+        """Called by the recorder's thread: the tape holds copies of the weights until then."""
+        if self.taped is not None:
+            self.digests_before = self.taped.digests_before()
+            self.digests_after = self.taped.digests_after()
+            self.taped = replace(self.taped, digests_before=dict, digests_after=dict)
 
     def find_conditions(self, settings: StepRecording) -> dict[Condition, float]:
         """The conditions of `record.on` that its figures fulfil, with how far beyond the bound."""
@@ -93,7 +107,6 @@ class PendingStep:
     def to_bundle(
         self, run: str, settings: dict[str, Any], conditions: tuple[str, ...], weights_kept: Any
     ) -> StepBundle:
-        taped = self.taped
         stats = self.stats
         return StepBundle(
             run=run,
@@ -102,12 +115,12 @@ class PendingStep:
             at=self.at,
             conditions=conditions,
             error=self.error,
-            world_size=len(self.plan),
+            world_size=max(1, len(self.plan)),
             waited_seconds=self.waited_seconds,
             settings=settings,
             figures={} if stats is None else asdict(stats),
-            digests_before={} if taped is None else taped.digests_before,
-            digests_after={} if taped is None else taped.digests_after,
+            digests_before=self.digests_before,
+            digests_after=self.digests_after,
             tasks=self.tasks,
             groups=self.groups,
             sequences=self._sequences(),
@@ -121,7 +134,7 @@ class PendingStep:
     def _sequences(self) -> list[RecordedSequence]:
         """The trained sequences, in the order in which the ranks computed them."""
         recorded = []
-        for rank, micro_batches in enumerate(self.plan):
+        for rank, micro_batches in enumerate(self.plan or [[tuple(self.sequences)]]):
             start = 0
             for number, micro_batch in enumerate(micro_batches):
                 for sequence in micro_batch:

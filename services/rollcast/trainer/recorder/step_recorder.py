@@ -20,6 +20,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rollcast.config.errors import UserError
 from rollcast.config.record import StepRecording
 from rollcast.config.run import RunConfig
@@ -86,15 +89,19 @@ class StepRecorder:
     ) -> None:
         """Collective where weights are kept: before an update on these sequences."""
         started = time.perf_counter()
+        self._learners.planned = []
         tasks = [self._find_task(group) for group in groups]
-        plan = self._learners.plan(sequences)
+        weights: dict[str, NDArray[np.float32]] = {}
         if self._keeps_weights(version.step):
             weights = self._learners.gather_weights()
-            num_bytes = sum(array.nbytes for array in weights.values())
-            self._submit(num_bytes, lambda: self._store.add_weights(version, weights))
-        waited_seconds = time.perf_counter() - started
         self._under_way = PendingStep(
-            version, tasks, list(groups), plan, teacher or {}, waited_seconds
+            version,
+            tasks,
+            list(groups),
+            sequences,
+            weights,
+            teacher or {},
+            time.perf_counter() - started,
         )
 
     def end(self, stats: UpdateStats) -> None:
@@ -107,6 +114,7 @@ class StepRecorder:
         self._under_way = None
         pending.stats = stats
         pending.taped = tape.take()
+        pending.plan = self._learners.planned
         pending.at = time.time()
         with self._lock:
             self._ring.append(pending)
@@ -116,14 +124,18 @@ class StepRecorder:
         conditions = pending.find_conditions(self._settings)
         every = self._settings.every_steps
         is_due = every is not None and stats.applied and pending.step % every == 0
-        pending.waited_seconds += time.perf_counter() - started
+        before_end = pending.waited_seconds
         if pending.taped is not None:
-            pending.waited_seconds += pending.taped.seconds
+            before_end += pending.taped.seconds
+        pending.waited_seconds = before_end + time.perf_counter() - started
+        # Not earlier: the thread shares this process's interpreter with the step.
+        self._keep_weights(pending)
         if conditions:
             self._write_ring(tuple(conditions), max(conditions.values()))
         elif is_due:
             self._write(pending, (), 0.0)
-        self._exporter.add(trainer_metrics.RECORDER_WAIT, pending.waited_seconds)
+        waited_seconds = before_end + time.perf_counter() - started
+        self._exporter.add(trainer_metrics.RECORDER_WAIT, waited_seconds)
 
     def evaluated(self) -> None:
         """The curve has a new point."""
@@ -135,6 +147,8 @@ class StepRecorder:
         if "failed" not in self._settings.on:
             return
         if self._under_way is not None:
+            self._under_way.plan = self._learners.planned
+            self._keep_weights(self._under_way)
             with self._lock:
                 self._ring.append(self._under_way)
         if self._ring:
@@ -162,6 +176,15 @@ class StepRecorder:
         first = version_step + 1
         later_steps = range(first, first + 1 + self._num_older_versions)
         return any(step % self._settings.every_steps == 0 for step in later_steps)
+
+    def _keep_weights(self, pending: PendingStep) -> None:
+        """Let the thread write the weights before a step, and compute checksums."""
+        weights = pending.weights
+        pending.weights = {}
+        num_bytes = sum(array.nbytes for array in weights.values())
+        if weights:
+            self._submit(num_bytes, lambda: self._store.add_weights(pending.version, weights))
+        self._submit(0, pending.compute_digests)
 
     def _write_ring(self, conditions: tuple[str, ...], badness: float) -> None:
         """Write the last steps; the conditions are those of the newest."""
