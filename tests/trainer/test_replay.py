@@ -191,6 +191,15 @@ def test_a_fault_is_attributed_to_its_part(make: Make, ranks: Ranks, fault: str)
     assert "«" in comparison.place.text, "the token is shown in its text"
 
 
+def test_a_reward_that_only_the_record_has_is_the_graders(make: Make, ranks: Ranks) -> None:
+    """The advantages follow from the right one."""
+    bundle = step(make())
+    trained = bundle.sequences[0]
+    rollout = bundle.groups[trained.group].rollouts[trained.rollout]
+    rollout.reward = 1 - rollout.reward
+    assert replay(bundle, ranks).disagreeing == ("grader",)
+
+
 def test_a_mask_that_is_not_that_of_the_legs_is_the_generators(make: Make, ranks: Ranks) -> None:
     """In a run the trainer refuses such a group: the bundle is changed."""
     bundle = step(make({"is_episodic": True}, recipe={"max_completion_tokens": 60}))

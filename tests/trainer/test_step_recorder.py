@@ -19,10 +19,8 @@ from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.learner import Learner
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.replay.program import replay
-from testkit.forked_programs import ForkedPrograms
 from testkit.tiny_model import make_tiny_model
 from testkit.trainer.recorded_run import make_recorded_run, recorded_config
-from tests.trainer.gloo_ranks import run_ranks
 from tests.trainer.recorded_steps import make_recorder, record_steps, recording_config
 
 Kept = list[tuple[str, list[str]]]
@@ -176,26 +174,6 @@ def test_a_disk_that_refuses_is_counted_and_ends_no_run(
         for item in parse_page(exporter.render().decode())
     }
     assert page["rollcast_recorder_dropped_total", "disk"] == 3, "folder, weights, step"
-
-
-def test_two_ranks_record_what_one_repeats(
-    trainers: ForkedPrograms, untied_model: Path, tmp_path: Path, ranks: Ranks
-) -> None:
-    run_ranks(trainers, tmp_path, "tests.trainer.recorded_steps", untied_model, tmp_path)
-    for number in (1, 2):
-        bundle = load_step(tmp_path / "test" / "recorded" / f"step-{number}")
-        assert bundle.world_size == 2
-        assert {item.rank for item in bundle.sequences} == {0, 1}
-        report = replay(bundle, ranks)
-        comparisons = {(item.component, item.check): item for item in report.comparisons}
-        for name in ("loss", "gradient norm", "loss of its own weights"):
-            pair = report.figures[name]
-            assert pair["replayed"] == pytest.approx(pair["recorded"], rel=1e-5), name
-        own = comparisons["trainer", "log-probs of its own weights"]
-        assert own.state == "agrees"
-        assert own.largest is not None
-        assert own.largest < 1e-4
-        assert comparisons["trainer", "kept weights"].state == "agrees", "whole tensors"
 
 
 def test_settings_that_record_nothing_are_off() -> None:

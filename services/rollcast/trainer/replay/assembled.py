@@ -4,6 +4,10 @@ and the generators' records say before any log-prob.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,8 +18,11 @@ from rollcast.rollouts.records import Branch, LegKind, Rollout, loss_mask
 from rollcast.trainer.control.assembly import assemble
 from rollcast.trainer.learner.batch import TrainingSequence
 from rollcast.trainer.replay.comparison import ReplayReport, TokenPlace
+from rollcast.trainer.replay.grades import Rewards
 from rollcast.trainer.replay.recorded_batch import RecordedBatch
 
+Origin = tuple[int, int, int]
+"""Indices of group and rollout, and number of the sequence."""
 NUMBERS = ("advantage", "weight", "kl_factor", "entropy_factor")
 _NAMES = {
     "advantage": "advantages",
@@ -25,10 +32,26 @@ _NAMES = {
 }
 
 
-def assemble_again(batch: RecordedBatch, recipe: Recipe) -> list[TrainingSequence]:
-    """The sequences that a recipe trains on. Raises UserError if a function of the user's own
-    cannot be called.
+def assemble_again(
+    batch: RecordedBatch, recipe: Recipe, other_rewards: Rewards | None = None
+) -> list[TrainingSequence]:
+    """The sequences that a recipe trains on, with other rewards of some rollouts. Raises UserError
+    if a function of the user's own cannot be called.
     """
+    groups = batch.bundle.groups
+    if other_rewards:
+        groups = [
+            replace(
+                group,
+                rollouts=[
+                    replace(
+                        rollout, reward=other_rewards.get((index, rollout_index), rollout.reward)
+                    )
+                    for rollout_index, rollout in enumerate(group.rollouts)
+                ],
+            )
+            for index, group in enumerate(groups)
+        ]
     answers = batch.bundle.teacher_logprobs
     teacher = None
     if answers:
@@ -36,19 +59,25 @@ def assemble_again(batch: RecordedBatch, recipe: Recipe) -> list[TrainingSequenc
             int(sequence): [None if item is None else tuple(item) for item in rollouts]
             for sequence, rollouts in answers.items()
         }
-    return assemble(batch.bundle.groups, recipe, teacher).sequences
+    return assemble(groups, recipe, teacher).sequences
 
 
-def check_assembly(batch: RecordedBatch, report: ReplayReport) -> None:
-    """Compare the trained sequences with those that follow from the groups."""
+def check_assembly(batch: RecordedBatch, report: ReplayReport, other_rewards: Rewards) -> None:
+    """Compare the trained sequences with those that follow from the groups.
+
+    `other_rewards`: of rollouts whose grade is another now. If the sequences follow from these,
+    the record of the rewards is wrong and the trainer's is right.
+    """
     _check_generator_masks(batch, report)
+    recorded = {(item.group, item.rollout, item.number): item for item in batch.bundle.sequences}
     try:
-        sequences = assemble_again(batch, batch.config.recipe)
+        made = _by_origin(assemble_again(batch, batch.config.recipe))
+        if other_rewards and not _are_same(made, recorded):
+            regraded = _by_origin(assemble_again(batch, batch.config.recipe, other_rewards))
+            made = regraded if _are_same(regraded, recorded) else made
     except UserError as error:
         report.not_checked("trainer", "advantages and token weights", str(error))
         return
-    made = {sequence.origin: sequence for sequence in sequences}
-    recorded = {(item.group, item.rollout, item.number): item for item in batch.bundle.sequences}
     differing = sorted(made.keys() ^ recorded.keys())
     report.add(
         "trainer",
@@ -77,6 +106,21 @@ def check_assembly(batch: RecordedBatch, report: ReplayReport) -> None:
             else "",
             place=batch.place(*common[worst]) if len(bad) else None,
         )
+
+
+def _by_origin(sequences: list[TrainingSequence]) -> dict[Origin, TrainingSequence]:
+    return {sequence.origin: sequence for sequence in sequences}
+
+
+def _are_same(
+    made: Mapping[Origin, TrainingSequence], recorded: Mapping[Origin, RecordedSequence]
+) -> bool:
+    """Whether the same sequences have the same advantages and weights."""
+    return made.keys() == recorded.keys() and all(
+        math.isclose(getattr(made[key], name), getattr(recorded[key], name), rel_tol=1e-6)
+        for key in made
+        for name in NUMBERS
+    )
 
 
 def _check_trainer_masks(

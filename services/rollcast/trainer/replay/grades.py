@@ -21,11 +21,15 @@ CUT_ENDS = (EpisodeEnd.TOKENS, EpisodeEnd.SECONDS)
 """Ends of an episode whose last turn lacks the token that ends turns."""
 
 
-def check_grades(batch: RecordedBatch, report: ReplayReport) -> None:
-    """Compare each verdict with one of now."""
+Rewards = dict[tuple[int, int], float]
+"""By indices of group and rollout."""
+
+
+def check_grades(batch: RecordedBatch, report: ReplayReport) -> Rewards:
+    """Compare each verdict with one of now; returns the rewards that are others now."""
     if batch.tokenizer is None:
         report.not_checked("grader", CHECK, "model.path has no tokenizer on this machine")
-        return
+        return {}
     tasks = batch.config.tasks
     grading = tasks.grading
     if grading.sandbox == "remote":  # a grader elsewhere has gone with the run
@@ -33,6 +37,7 @@ def check_grades(batch: RecordedBatch, report: ReplayReport) -> None:
     verifiers = Verifiers.from_tasks(tasks)
     left_out: Counter[str] = Counter()
     num_compared = 0
+    other_rewards: Rewards = {}
     differences: list[tuple[float, TokenPlace, str]] = []
     with closing(Sandbox(grading, verifiers)) as sandbox:
         grade_again = partial(grade, sandbox=sandbox, verifiers=verifiers)
@@ -47,6 +52,7 @@ def check_grades(batch: RecordedBatch, report: ReplayReport) -> None:
                 # A reward is a float32 on the wire.
                 if (difference := abs(reward - rollout.reward)) > 1e-6:
                     sentence = f"recorded {rollout.reward:g}, graded again {reward:g}"
+                    other_rewards[index, rollout_index] = reward
                     place = _end_of_answer(batch, index, rollout_index)
                     differences.append((difference, place, sentence))
     worst = max(differences, key=lambda item: item[0], default=(None, None, ""))
@@ -62,6 +68,7 @@ def check_grades(batch: RecordedBatch, report: ReplayReport) -> None:
         )
     for reason, count in left_out.items():
         report.not_checked("grader", CHECK, f"{count} rollouts: {reason}")
+    return other_rewards
 
 
 def _grade(

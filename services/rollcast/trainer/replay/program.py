@@ -48,8 +48,7 @@ def replay(
     batch = RecordedBatch(bundle, _tokenizer(batch.config.model), group)
     changed = changed_config(batch, loss, settings) if loss or settings else None
     report = ReplayReport(bundle.path.name.removeprefix("step-"))
-    check_grades(batch, report)
-    check_assembly(batch, report)
+    check_assembly(batch, report, check_grades(batch, report))
     check_losses(batch, report)
     check_labels(batch, report)
     weights = _check_weights(batch, report, ranks)
