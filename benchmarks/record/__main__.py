@@ -25,12 +25,13 @@ from typing import Any
 from safetensors.numpy import load_file, save_file
 
 from benchmarks.short_demo import short_demo
-from rollcast.recorded.recorded_index import RECORDED, RecordedIndex, find_step
+from rollcast.recorded.recorded_index import RecordedIndex, find_step
 from rollcast.recorded.step_bundle import WEIGHTS, StepBundle, load_step
 from rollcast.rollouts.records import VersionSpan
+from rollcast.runfolder.files import RECORDED
 from rollcast.telemetry import trainer_metrics
-from rollcast.trainer.learner.loss_tape import array_digest
 from rollcast.trainer.learner.ranks import Ranks, join_ranks
+from rollcast.trainer.learner.whole_weights import array_digest
 from rollcast.trainer.replay.program import replay
 from testkit.record import write_result
 from testkit.system.harness import System, wait_for

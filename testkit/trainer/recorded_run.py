@@ -93,7 +93,7 @@ class WatchedLearners(LearnerGroup):
 
     def stage(self, slot: int, version: PolicyVersion) -> None:
         super().stage(slot, version)
-        weights = self.gather_weights()
+        weights = self.gather_weights()()
         self.before_step(self, version.step)
         self.published[version] = {name: torch.from_numpy(row) for name, row in weights.items()}
 

@@ -24,8 +24,8 @@ from rollcast.recorded.recorded_index import RecordedIndex, find_step
 from rollcast.recorded.step_bundle import StepBundle, load_step
 from rollcast.rollouts.records import GradingStatus, KvMark, RolloutGroup, VersionSpan, loss_mask
 from rollcast.trainer.learner import batch as learner_batch
-from rollcast.trainer.learner.loss_tape import array_digest
 from rollcast.trainer.learner.ranks import Ranks
+from rollcast.trainer.learner.whole_weights import array_digest
 from rollcast.trainer.replay.comparison import Comparison, ReplayReport
 from rollcast.trainer.replay.program import replay
 from rollcast.trainer.replay.recorded_batch import RecordedBatch

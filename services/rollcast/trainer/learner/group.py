@@ -19,10 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
-from numpy.typing import NDArray
 from torch.distributed import DistNetworkError
 
 from rollcast.config.distillation import FolderTeacher
@@ -56,12 +54,13 @@ from rollcast.trainer.learner.commands import (
 )
 from rollcast.trainer.learner.export import Export
 from rollcast.trainer.learner.learner import Learner
-from rollcast.trainer.learner.loss_tape import LossTape, gather_weights
+from rollcast.trainer.learner.loss_tape import LossTape
 from rollcast.trainer.learner.model import stage_shard, weight_specs
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.reading import read_policy, read_reference, read_teacher
 from rollcast.trainer.learner.saving import CheckpointSaver
 from rollcast.trainer.learner.step_sums import UpdateStats
+from rollcast.trainer.learner.whole_weights import WholeWeights, gather_weights
 from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
 from rollcast.weights.plan.shards import shard_buckets
 from rollcast.weights.sender.lanes import Lanes, LaneSender
@@ -143,12 +142,11 @@ class LearnerGroup:
         """This rank's rows of the versions that are published. Only the first replica's ranks have
         any."""
         location = checkpoint_place(config.run_folder, config.trainer.checkpoints)
+        self._gathering: WholeWeights = dict
         self.saver = CheckpointSaver(
             learner, storage_at(location), keep=config.trainer.keep_checkpoints
         )
         self.sender = CommandSender(self.ranks.store, self.ranks.world_size)
-        self.planned: list[list[MicroBatch]] = []
-        """Rank 0: the micro-batches of each rank in the newest update."""
         self._lane_sender = CommandSender(self.ranks.lane_store, self.ranks.num_shards)
 
     @classmethod
@@ -194,12 +192,14 @@ class LearnerGroup:
         """
         loss_denominator = denominator(sequences)
         assert loss_denominator > 0, "a batch without loss tokens makes no update"
-        self.planned = ranks = plan_micro_batches(
+        ranks = plan_micro_batches(
             sequences,
             world_size=self.ranks.world_size,
             max_tokens=self.config.trainer.tokens_per_micro_batch,
             packing=self.config.trainer.packing,
         )
+        if self.learner.tape is not None:
+            self.learner.tape.plan = ranks
         other_ranks = range(1, self.ranks.world_size)
         # Before its own part: the others are needed in the first collective.
         self.sender.send(
@@ -208,9 +208,10 @@ class LearnerGroup:
         )
         return self._update(ranks[0], loss_denominator, between)
 
-    def gather_weights(self) -> dict[str, NDArray[np.float32]]:
-        """The trained weights, whole, in host memory; rank 0's copy."""
-        return dict(self._order(CommandKind.GATHER, ""))
+    def gather_weights(self) -> WholeWeights:
+        """Begin to gather the trained weights of now in rank 0's host memory."""
+        self._order(CommandKind.GATHER, "")
+        return self._gathering
 
     @property
     def lanes(self) -> Lanes:
@@ -338,7 +339,9 @@ class LearnerGroup:
                     parse_location(command.body.decode()), " (model.from_run)", load_weights
                 )
             case CommandKind.GATHER:
-                return gather_weights(self.learner.policy.trained_weights(), self.ranks)
+                if self.ranks.rank > 0:
+                    self._gathering()  # what was sent for the step before
+                self._gathering = gather_weights(self.learner.policy.trained_weights(), self.ranks)
             case CommandKind.EXPORT:
                 self._export(Path(command.body.decode()))
         return None

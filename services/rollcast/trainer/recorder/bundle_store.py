@@ -21,7 +21,7 @@ from rollcast.recorded.step_bundle import (
 )
 from rollcast.runfolder.files import RECORDED
 from rollcast.runfolder.writing import make_folder
-from rollcast.trainer.learner.loss_tape import array_digest
+from rollcast.trainer.learner.whole_weights import array_digest
 from rollcast.wire.version import PolicyVersion
 
 

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rollcast.config.record import STEP_BOUNDS, Condition, StepRecording
 from rollcast.recorded.step_bundle import RecordedSequence, StepBundle
@@ -17,6 +16,7 @@ from rollcast.rollouts.records import Logprobs, PromptTask, RolloutGroup
 from rollcast.trainer.learner.batch import MicroBatch, TrainingSequence
 from rollcast.trainer.learner.loss_tape import TapedStep
 from rollcast.trainer.learner.step_sums import UpdateStats
+from rollcast.trainer.learner.whole_weights import WholeWeights
 from rollcast.wire.version import PolicyVersion
 
 TeacherAnswers = Sequence[Sequence[Logprobs] | None]
@@ -31,21 +31,24 @@ class PendingStep:
     tasks: list[PromptTask]
     groups: list[RolloutGroup]
     sequences: Sequence[TrainingSequence]
-    weights: dict[str, NDArray[np.float32]]
-    """Before the step, until they are written; empty = they are not kept."""
+    weights: WholeWeights | None
+    """Those before the step, until the thread has them; None = they are not kept."""
     teacher: Mapping[int, TeacherAnswers]
     """By task sequence, an endpoint's answers."""
     waited_seconds: float
     """How long the step waited for the recorder so far."""
     stats: UpdateStats | None = None
     taped: TapedStep | None = None
-    plan: list[list[MicroBatch]] = field(default_factory=list)
-    """The micro-batches of each rank; empty before the update has begun."""
     at: float = field(default_factory=time.time)
     error: str = ""
     digests_before: dict[str, str] = field(default_factory=dict)
     digests_after: dict[str, str] = field(default_factory=dict)
     is_written: bool = False
+
+    @property
+    def _plan(self) -> list[list[MicroBatch]]:
+        """The micro-batches of each rank; one of an update that did not finish."""
+        return [[tuple(self.sequences)]] if self.taped is None else self.taped.plan
 
     @property
     def step(self) -> int:
@@ -79,9 +82,10 @@ class PendingStep:
         taped = [] if self.taped is None else self.taped.values
         return sum(array.nbytes for array in (*arrays, *taped))
 
-    def compute_digests(self) -> None:
+    def complete(self) -> None:
         """Called by the recorder's thread: the tape holds copies of the weights until then."""
         if self.taped is not None:
+            self.taped.wait()
             self.digests_before = self.taped.digests_before()
             self.digests_after = self.taped.digests_after()
             self.taped = replace(self.taped, digests_before=dict, digests_after=dict)
@@ -115,7 +119,7 @@ class PendingStep:
             at=self.at,
             conditions=conditions,
             error=self.error,
-            world_size=max(1, len(self.plan)),
+            world_size=len(self._plan),
             waited_seconds=self.waited_seconds,
             settings=settings,
             figures={} if stats is None else asdict(stats),
@@ -134,7 +138,7 @@ class PendingStep:
     def _sequences(self) -> list[RecordedSequence]:
         """The trained sequences, in the order in which the ranks computed them."""
         recorded = []
-        for rank, micro_batches in enumerate(self.plan or [[tuple(self.sequences)]]):
+        for rank, micro_batches in enumerate(self._plan):
             start = 0
             for number, micro_batch in enumerate(micro_batches):
                 for sequence in micro_batch:

@@ -12,6 +12,7 @@ The thread never holds a step up: what it has no room for is dropped and counted
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -19,9 +20,6 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from threading import Lock
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from rollcast.config.errors import UserError
 from rollcast.config.record import StepRecording
@@ -36,6 +34,7 @@ from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.learner.batch import TrainingSequence
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.step_sums import UpdateStats
+from rollcast.trainer.learner.whole_weights import WholeWeights
 from rollcast.trainer.recorder.bundle_store import BundleStore
 from rollcast.trainer.recorder.pending_step import PendingStep, TeacherAnswers
 from rollcast.wire.version import PolicyVersion
@@ -60,6 +59,8 @@ class StepRecorder:
         self._run_folder = config.run_folder
         self._run_settings: dict[str, Any] = config.model_dump(mode="json")
         self._learners = learners
+        # In float32
+        self._weight_bytes = sum(4 * math.prod(spec.shape) for spec in learners.specs)
         self._exporter = exporter
         self._find_task = find_task
         needs_versions = self._settings.weights == "versions"
@@ -89,9 +90,8 @@ class StepRecorder:
     ) -> None:
         """Collective where weights are kept: before an update on these sequences."""
         started = time.perf_counter()
-        self._learners.planned = []
         tasks = [self._find_task(group) for group in groups]
-        weights: dict[str, NDArray[np.float32]] = {}
+        weights: WholeWeights | None = None
         if self._keeps_weights(version.step):
             weights = self._learners.gather_weights()
         self._under_way = PendingStep(
@@ -114,7 +114,6 @@ class StepRecorder:
         self._under_way = None
         pending.stats = stats
         pending.taped = tape.take()
-        pending.plan = self._learners.planned
         pending.at = time.time()
         with self._lock:
             self._ring.append(pending)
@@ -147,7 +146,6 @@ class StepRecorder:
         if "failed" not in self._settings.on:
             return
         if self._under_way is not None:
-            self._under_way.plan = self._learners.planned
             self._keep_weights(self._under_way)
             with self._lock:
                 self._ring.append(self._under_way)
@@ -180,11 +178,12 @@ class StepRecorder:
     def _keep_weights(self, pending: PendingStep) -> None:
         """Let the thread write the weights before a step, and compute checksums."""
         weights = pending.weights
-        pending.weights = {}
-        num_bytes = sum(array.nbytes for array in weights.values())
-        if weights:
-            self._submit(num_bytes, lambda: self._store.add_weights(pending.version, weights))
-        self._submit(0, pending.compute_digests)
+        pending.weights = None
+        self._submit(0, pending.complete)
+        if weights is not None:
+            self._submit(
+                self._weight_bytes, lambda: self._store.add_weights(pending.version, weights())
+            )
 
     def _write_ring(self, conditions: tuple[str, ...], badness: float) -> None:
         """Write the last steps; the conditions are those of the newest."""

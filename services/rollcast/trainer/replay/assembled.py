@@ -180,7 +180,7 @@ def _check_generator_masks(batch: RecordedBatch, report: ReplayReport) -> None:
 
 def _mask_of_legs(sequence: Rollout | Branch) -> NDArray[np.bool_]:
     """[L] True for sampled tokens: those of all legs except phrases and given ones."""
-    mask = sequence.logprobs != 0
+    mask: NDArray[np.bool_] = sequence.logprobs != 0
     if not sequence.legs:  # one leg, of which only its forced tokens are without a log-prob
         mask |= loss_mask(sequence)
         return mask

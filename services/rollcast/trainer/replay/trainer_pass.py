@@ -17,9 +17,10 @@ from rollcast.recorded.step_bundle import RECORD_FILE, load_step
 from rollcast.trainer.learner.batch import MicroBatch, denominator
 from rollcast.trainer.learner.group import build_learner
 from rollcast.trainer.learner.learner import Learner
-from rollcast.trainer.learner.loss_tape import LossTape, array_digest
+from rollcast.trainer.learner.loss_tape import LossTape
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.step_sums import UpdateStats
+from rollcast.trainer.learner.whole_weights import array_digest
 from rollcast.trainer.replay.comparison import ReplayReport
 from rollcast.trainer.replay.recorded_batch import RecordedBatch
 from rollcast.trainer.replay.token_gaps import TokenGaps
@@ -55,8 +56,8 @@ def update(
 ) -> tuple[UpdateStats, NDArray[np.float64]]:
     """One update, and the log-probs [T] before it."""
     sequences = [sequence for micro_batch in micro_batches for sequence in micro_batch]
-    stats = learner.update(micro_batches, denominator(sequences))
     assert learner.tape is not None
+    stats = learner.update(micro_batches, denominator(sequences))
     taped = learner.tape.take()
     assert taped is not None
     return stats, taped.values[0][0]
