@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +222,15 @@ def test_a_trainer_that_shifts_its_masks_is_named(
     report = replay(step(run), ranks)
     assert report.disagreeing == ("trainer",)
     assert "loss masks" in {item.check for item in differing(report)}
+
+
+def test_a_mask_that_only_the_record_has_is_the_trainers(make: Make, ranks: Ranks) -> None:
+    for change in (lambda mask: np.roll(mask, 1), lambda mask: np.r_[~mask[:1], mask[1:]]):
+        bundle = step(make({"is_episodic": True}, recipe={"max_completion_tokens": 60}))
+        first, *others = bundle.sequences
+        changed = replace(first, loss_mask=change(first.loss_mask))
+        report = replay(replace(bundle, sequences=[changed, *others]), ranks)
+        assert report.disagreeing == ("trainer",), report.in_words()
 
 
 def test_weights_that_change_between_two_steps_are_named(make: Make, ranks: Ranks) -> None:

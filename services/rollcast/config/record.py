@@ -1,8 +1,8 @@
 """Settings of the flight recorder: which steps of the trainer are kept to be replayed."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from rollcast.config.base import Settings
 
@@ -38,6 +38,14 @@ class StepRecording(Settings):
     """Bytes of all steps and weights that a run keeps. When they are more, the newest step stays,
     then those of the worst conditions, then newer ones. 8 GiB is about fifty steps of 48 x 16
     answers of 8,000 tokens, without weights."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_boolean_key(cls, data: Any) -> Any:
+        """YAML 1.1, which Helm reads a chart's values as, takes the key `on` for `true`."""
+        if not isinstance(data, dict):
+            return data
+        return {"on" if key in (True, "true") else key: value for key, value in data.items()}
 
     @property
     def is_on(self) -> bool:

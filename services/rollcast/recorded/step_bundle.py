@@ -144,7 +144,9 @@ def load_step(path: Path) -> StepBundle:
     """The recorded step in a folder. Raises UserError if it cannot be read, or is damaged."""
     arrays, metadata = load_arrays(path / ARRAYS_FILE)
     try:
-        record = json.loads((path / RECORD_FILE).read_bytes())
+        with (path / RECORD_FILE).open("rb") as file:
+            # 4,096 rollouts in thousands of legs take less than 1 GiB
+            record = json.loads(file.read(1 << 30))
         if metadata.get("format") != FORMAT:
             raise UserError(f"{path}: is of another format; use the Rollcast that recorded it")
         bundle: StepBundle = from_plain(StepBundle, record, arrays)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -97,16 +98,15 @@ class PendingStep:
             return {}
         gap = stats.logprob_gap_mean / STEP_BOUNDS["gap"]
         share = STEP_BOUNDS["few_effective_samples"]
-        few = share / stats.effective_sample_share if stats.effective_sample_share else np.inf
+        few = share / stats.effective_sample_share if stats.effective_sample_share else math.inf
         excess: dict[Condition, float] = {
-            "non_finite": 1.0 if stats.applied else np.inf,
+            "non_finite": 1.0 if stats.applied else math.inf,
             "gap": gap,
             "few_effective_samples": few,
         }
-        # A gap that is not a number is beyond the bound too.
-        return {
-            name: excess[name] for name in settings.on if name in excess and not excess[name] <= 1.0
-        }
+        # A gap that is not a number is as bad as can be.
+        excess = {name: math.inf if math.isnan(value) else value for name, value in excess.items()}
+        return {name: excess[name] for name in settings.on if excess.get(name, 0.0) > 1.0}
 
     def to_bundle(
         self, run: str, settings: dict[str, Any], conditions: tuple[str, ...], weights_kept: Any

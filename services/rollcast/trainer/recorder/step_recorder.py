@@ -16,7 +16,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -66,18 +66,18 @@ class StepRecorder:
         needs_versions = self._settings.weights == "versions"
         self._num_older_versions = max_staleness if needs_versions else 0
         # Four steps show how a fault began, and seldom take more memory than the groups that wait.
-        self._ring: deque[PendingStep] = deque(maxlen=4)
+        self._ring: deque[PendingStep] = deque(maxlen=4 if self._settings.on else 0)
         self._under_way: PendingStep | None = None
         self._was_broken = False
         self._lock = Lock()
         self._pending_bytes = 0
-        self._futures: set[Any] = set()
+        self._futures: list[Future[None]] = []
         self._thread = ThreadPoolExecutor(1, "recorder")
         self._store = BundleStore(
             config.run_folder,
             self._settings.max_bytes,
             self._num_older_versions,
-            ring_length=4 if self._settings.on else 0,
+            ring_length=self._ring.maxlen or 0,
         )
         self._submit(0, self._store.open)
 
@@ -88,7 +88,7 @@ class StepRecorder:
         sequences: Sequence[TrainingSequence],
         teacher: Mapping[int, TeacherAnswers] | None,
     ) -> None:
-        """Collective where weights are kept: before an update on these sequences."""
+        """Before an update on these sequences."""
         started = time.perf_counter()
         tasks = [self._find_task(group) for group in groups]
         weights: WholeWeights | None = None
@@ -207,8 +207,8 @@ class StepRecorder:
                 self._exporter.add(trainer_metrics.RECORDER_DROPPED, reason="slow_disk")
                 return False
             self._pending_bytes += num_bytes
-        future = self._thread.submit(self._carry_out, num_bytes, action)
-        self._futures = {item for item in self._futures if not item.done()} | {future}
+            future = self._thread.submit(self._carry_out, num_bytes, action)
+            self._futures = [item for item in self._futures if not item.done()] + [future]
         return True
 
     # The thread

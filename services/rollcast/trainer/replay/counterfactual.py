@@ -146,7 +146,8 @@ def _changes(
     differ most.
     """
     advantages = {sequence.origin: sequence.advantage for sequence in sequences}
-    common = [key for key in other if key in own]
+    looked_at = {index for index, _ in batch.groups}
+    common = [key for key in other if key in own and key[0] in looked_at]
     rows = []
     for key in common:
         probabilities = [np.exp(value) for value in (*own[key], *other[key])]

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.recorded.step_bundle import RecordedSequence, StepBundle
-from rollcast.rollouts.records import Branch, Rollout, RolloutGroup, TokenIds
+from rollcast.rollouts.records import Branch, Rollout, RolloutGroup, TokenIds, loss_mask
 from rollcast.tasks.tokens import Tokenizer
 from rollcast.trainer.learner.batch import MicroBatch, TrainingSequence, denominator
 from rollcast.trainer.replay.comparison import TokenPlace
@@ -76,12 +77,21 @@ class RecordedBatch:
     def _training_sequence(self, recorded: RecordedSequence) -> TrainingSequence:
         prompt, sequence = self.prompt_and_sequence(recorded)
         length = len(recorded.loss_mask)
+        mask = recorded.loss_mask
+        if recorded.logprobs is not None and mask.sum() != len(recorded.logprobs):
+            # The record's mask is not the one that was trained with; the rollout's may be.
+            mask = loss_mask(sequence)[:length]
+            if mask.sum() != len(recorded.logprobs):
+                raise UserError(
+                    f"{self.bundle.path}: is damaged: {len(recorded.logprobs)} log-probs of a "
+                    f"sequence with {mask.sum()} loss tokens; choose another step"
+                )
         experts = sequence.routed_experts
         return TrainingSequence(
             prompt_token_ids=prompt,
             token_ids=sequence.token_ids[:length],
             generator_logprobs=sequence.logprobs[:length],
-            loss_mask=recorded.loss_mask,
+            loss_mask=mask,
             advantage=recorded.advantage,
             weight=recorded.weight,
             kl_factor=recorded.kl_factor,

@@ -18,9 +18,9 @@ def token_rows(batch: RecordedBatch) -> list[dict[str, Any]]:
     """One row a sampled token of the group that is looked at."""
     trained = {
         (item.group, item.rollout, item.number, int(position)): float(logprob)
-        for item in batch.bundle.sequences
+        for item, sequence in zip(batch.bundle.sequences, batch.sequences, strict=True)
         if item.logprobs is not None
-        for position, logprob in zip(np.flatnonzero(item.loss_mask), item.logprobs, strict=True)
+        for position, logprob in zip(np.flatnonzero(sequence.loss_mask), item.logprobs, strict=True)
     }
     rows = []
     for index, group in batch.groups:

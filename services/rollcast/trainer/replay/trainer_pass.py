@@ -134,10 +134,10 @@ def check_update(batch: RecordedBatch, report: ReplayReport, ranks: Ranks, weigh
     recorded: dict[str, Any] = batch.bundle.figures
     gaps = TokenGaps(batch)
     start = 0
-    for item in batch.bundle.sequences:
-        end = start + int(item.loss_mask.sum())
+    for item, sequence in zip(batch.bundle.sequences, batch.sequences, strict=True):
+        end = start + int(sequence.loss_mask.sum())
         if item.logprobs is not None:
-            places = np.flatnonzero(item.loss_mask)
+            places = np.flatnonzero(sequence.loss_mask)
             gaps.add(item, places, item.logprobs, logprobs[start:end], "trainer_replayed")
         start = end
     gaps.report(report, "trainer", LOGPROBS, "under the weights before the step")
