@@ -69,7 +69,10 @@ def differing(report: ReplayReport) -> list[Comparison]:
 
 KINDS: dict[str, dict[str, Any]] = {
     "answers": {"recipe": {"kl": {"coefficient": 0.1}, "entropy_bonus": 0.01}},
-    "episodes": {"generator": {"is_episodic": True}, "recipe": {"max_completion_tokens": 60}},
+    "episodes": {
+        "generator": {"is_episodic": True},
+        "recipe": {"max_completion_tokens": 60, "episodes": {"credit": {"kind": "turn"}}},
+    },
     "lora": {"model": {"lora": {"rank": 4, "alpha": 8}}},
     "experts": {"generator": {"records_experts": True}, "recipe": {"router_replay": True}},
 }

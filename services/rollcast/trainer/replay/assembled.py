@@ -5,7 +5,7 @@ and the generators' records say before any log-prob.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -23,8 +23,7 @@ from rollcast.trainer.replay.recorded_batch import RecordedBatch
 
 Origin = tuple[int, int, int]
 """Indices of group and rollout, and number of the sequence."""
-NUMBERS = ("advantage", "weight", "kl_factor", "entropy_factor")
-_NAMES = {
+NUMBERS = {
     "advantage": "advantages",
     "weight": "token weights",
     "kl_factor": "KL factors",
@@ -82,30 +81,31 @@ def check_assembly(batch: RecordedBatch, report: ReplayReport, other_rewards: Re
     report.add(
         "trainer",
         "sequences trained on",
-        num_compared=len(recorded),
-        num_different=len(differing),
-        reason="the recipe keeps other rollouts" if differing else "",
+        len(recorded),
+        len(differing),
+        reason="the recipe keeps other rollouts",
         place=batch.place(*differing[0]) if differing else None,
     )
     common = sorted(made.keys() & recorded.keys())
     _check_trainer_masks(batch, report, [(made[key], recorded[key]) for key in common])
-    for name in NUMBERS:
-        pairs = [(getattr(made[key], name), getattr(recorded[key], name)) for key in common]
-        gaps = np.array([abs(one - other) for one, other in pairs])
-        scale = max((abs(other) for _, other in pairs), default=0.0)
-        bad = np.flatnonzero(gaps > 1e-6 * scale)
-        worst = int(gaps.argmax()) if len(gaps) else 0
-        report.add(
-            "trainer",
-            _NAMES[name],
-            num_compared=len(gaps),
-            num_different=len(bad),
-            largest=float(gaps.max()) if len(gaps) else None,
-            reason=f"recorded {pairs[worst][1]:.6g}, computed again {pairs[worst][0]:.6g}"
-            if len(bad)
-            else "",
-            place=batch.place(*common[worst]) if len(bad) else None,
-        )
+    places = [batch.place(*key) for key in common]
+    for name, check in NUMBERS.items():
+        pairs = [(getattr(recorded[key], name), getattr(made[key], name)) for key in common]
+        report.compare("trainer", check, pairs, 1e-6, places)
+    credited = [key for key in common if recorded[key].token_advantages is not None]
+    if credited:
+        pairs = [pair for key in credited for pair in _advantages(recorded[key], made[key])]
+        report.compare("trainer", "advantages of tokens", pairs, 1e-5)
+
+
+def _advantages(
+    recorded: RecordedSequence, made: TrainingSequence
+) -> Iterable[tuple[float, float]]:
+    """Of each token; those of another number of tokens are not compared one by one."""
+    pair = (recorded.token_advantages, made.token_advantages)
+    if pair[0] is None or pair[1] is None or len(pair[0]) != len(pair[1]):
+        return [(0.0, math.inf)]
+    return zip(pair[0].tolist(), pair[1].tolist(), strict=True)
 
 
 def _by_origin(sequences: list[TrainingSequence]) -> dict[Origin, TrainingSequence]:
@@ -147,10 +147,10 @@ def _check_trainer_masks(
     report.add(
         "trainer",
         "loss masks",
-        num_compared=len(pairs),
-        num_different=num_different,
+        len(pairs),
+        num_different,
+        reason="the tokens with loss are not those of the rollout",
         place=place,
-        reason="the tokens with loss are not those of the rollout" if num_different else "",
     )
 
 
@@ -171,10 +171,10 @@ def _check_generator_masks(batch: RecordedBatch, report: ReplayReport) -> None:
     report.add(
         "generator",
         "loss masks",
-        num_compared=num_compared,
-        num_different=len(places),
+        num_compared,
+        len(places),
+        reason="the tokens without loss are not those that were forced or given",
         place=places[0] if places else None,
-        reason="the tokens without loss are not those that were forced or given" if places else "",
     )
 
 

@@ -4,9 +4,11 @@ be checked.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
+
+import numpy as np
 
 Component = Literal["grader", "trainer", "generator"]
 State = Literal["agrees", "disagrees", "not checked"]
@@ -72,17 +74,51 @@ class ReplayReport:
         self,
         component: Component,
         check: str,
-        *,
         num_compared: int,
         num_different: int,
+        *,
         largest: float | None = None,
         reason: str = "",
         place: TokenPlace | None = None,
     ) -> None:
-        """A comparison that was made; it disagrees if anything is different."""
-        state: State = "disagrees" if num_different else "agrees"
-        self.comparisons.append(
-            Comparison(component, check, state, num_compared, num_different, largest, reason, place)
+        """A comparison that was made; reason and place count if anything is different."""
+        state: State = "agrees"
+        if num_different:
+            state = "disagrees"
+        else:
+            reason = ""
+            place = None
+        counts = (num_compared, num_different, largest)
+        self.comparisons.append(Comparison(component, check, state, *counts, reason, place))
+
+    def compare(
+        self,
+        component: Component,
+        check: str,
+        pairs: Sequence[tuple[float, float]],
+        tolerance: float,
+        places: Sequence[TokenPlace] = (),
+    ) -> None:
+        """Numbers as they were recorded and as they were replayed. `tolerance`: relative to the
+        largest of them. `places`: of each.
+        """
+        recorded, replayed = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
+        scale = max(np.abs(recorded[np.isfinite(recorded)]).max(initial=0.0), 1e-9)
+        gaps = np.where(recorded == replayed, 0.0, np.abs(recorded - replayed))
+        gaps = np.where(np.isnan(recorded) & np.isnan(replayed), 0.0, gaps)
+        worst = int(np.argmax(gaps)) if len(gaps) else 0
+        if len(pairs) == 1:
+            self.figures[check] = {"recorded": pairs[0][0], "replayed": pairs[0][1]}
+        self.add(
+            component,
+            check,
+            len(gaps),
+            int((~(gaps <= tolerance * scale)).sum()),
+            largest=float(gaps.max(initial=0.0)),
+            reason=f"recorded {pairs[worst][0]:.9g}, replayed {pairs[worst][1]:.9g}"
+            if pairs
+            else "",
+            place=places[worst] if places else None,
         )
 
     def not_checked(self, component: Component, check: str, reason: str) -> None:
@@ -93,23 +129,6 @@ class ReplayReport:
         """The components that disagree with the record."""
         components = {item.component for item in self.comparisons if item.state == "disagrees"}
         return tuple(sorted(components))
-
-    def compare_number(
-        self, component: Component, check: str, recorded: float, replayed: float, tolerance: float
-    ) -> None:
-        """`tolerance`: relative."""
-        self.figures[check] = {"recorded": recorded, "replayed": replayed}
-        is_same = math.isclose(recorded, replayed, rel_tol=tolerance, abs_tol=1e-9) or (
-            math.isnan(recorded) and math.isnan(replayed)
-        )
-        self.add(
-            component,
-            check,
-            num_compared=1,
-            num_different=int(not is_same),
-            largest=abs(recorded - replayed),
-            reason="" if is_same else f"recorded {recorded:.9g}, replayed {replayed:.9g}",
-        )
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self) | {"disagreeing": list(self.disagreeing)}

@@ -60,8 +60,8 @@ def check_grades(batch: RecordedBatch, report: ReplayReport) -> Rewards:
         report.add(
             "grader",
             CHECK,
-            num_compared=num_compared,
-            num_different=len(differences),
+            num_compared,
+            len(differences),
             largest=worst[0],
             place=worst[1],
             reason=worst[2],

@@ -37,6 +37,7 @@ def check_labels(batch: RecordedBatch, report: ReplayReport) -> None:
     num_sequences = 0
     wrong_spans = []
     wrong_temperatures = []
+    reason = ""
     for index, group in batch.groups:
         task = bundle.tasks[index]
         if {group.sampling.temperature, task.sampling.temperature} != {recipe.temperature}:
@@ -55,23 +56,19 @@ def check_labels(batch: RecordedBatch, report: ReplayReport) -> None:
     report.add(
         "generator",
         "version labels",
-        num_compared=num_sequences,
-        num_different=len(wrong_spans),
+        num_sequences,
+        len(wrong_spans),
+        reason=f"a token has no version, or one outside {max(0, oldest)} to {bundle.version.step}",
         place=wrong_spans[0] if wrong_spans else None,
-        reason=f"a token has no version, or one outside {max(0, oldest)} to {bundle.version.step}"
-        if wrong_spans
-        else "",
     )
+    for group_sequence, temperature in wrong_temperatures[:1]:
+        reason = f"group {group_sequence} has {temperature:g}, the recipe {recipe.temperature:g}"
     report.add(
         "generator",
         "temperature asked for",
-        num_compared=len(batch.groups),
-        num_different=len(wrong_temperatures),
-        reason="group {} has {:g}, the recipe {:g}".format(
-            *wrong_temperatures[0], recipe.temperature
-        )
-        if wrong_temperatures
-        else "",
+        len(batch.groups),
+        len(wrong_temperatures),
+        reason=reason,
     )
 
 

@@ -77,18 +77,14 @@ class TokenGaps:
         if not self._num_compared:
             report.not_checked(component, check, "the record has no such log-probs")
             return
-        reason = ""
-        place = None
-        if self.worst is not None and self._num_different:
-            origin, token, recorded, replayed = self.worst
-            place = self._batch.place(*origin, token)
-            reason = f"{how}: recorded {recorded:.5f}, replayed {replayed:.5f}"
+        assert self.worst is not None
+        origin, token, recorded, replayed = self.worst
         report.add(
             component,
             check,
-            num_compared=self._num_compared,
-            num_different=self._num_different,
+            self._num_compared,
+            self._num_different,
             largest=self._largest,
-            reason=reason,
-            place=place,
+            reason=f"{how}: recorded {recorded:.5f}, replayed {replayed:.5f}",
+            place=self._batch.place(*origin, token),
         )

@@ -91,9 +91,9 @@ def check_digests(batch: RecordedBatch, report: ReplayReport) -> set[str]:
         report.add(
             "trainer",
             "kept weights",
-            num_compared=num_compared,
-            num_different=sum(map(len, damaged.values())),
-            reason=", ".join(sentences) + " is not what its checksum says" if damaged else "",
+            num_compared,
+            sum(map(len, damaged.values())),
+            reason=", ".join(sentences) + " is not what its checksum says",
         )
     _check_next_step(batch, report)
     return set(damaged)
@@ -121,9 +121,9 @@ def _check_next_step(batch: RecordedBatch, report: ReplayReport) -> None:
     report.add(
         "trainer",
         check,
-        num_compared=len(bundle.digests_after),
-        num_different=len(names),
-        reason=f"{names[0]} changed between this step and the next" if names else "",
+        len(bundle.digests_after),
+        len(names),
+        reason=f"{', '.join(names[:3])} changed between this step and the next",
     )
 
 
@@ -145,9 +145,8 @@ def check_update(batch: RecordedBatch, report: ReplayReport, ranks: Ranks, weigh
         report.not_checked("trainer", "gradient norm", "the update did not finish")
         return
     tolerance = 1e-4 if batch.is_float32 else 0.05
-    report.compare_number(
-        "trainer", "gradient norm", recorded["grad_norm"], stats.grad_norm, tolerance
-    )
-    report.compare_number(
-        "trainer", "loss of its own weights", recorded["loss"], stats.loss, tolerance
+    norms = (recorded["grad_norm"], stats.grad_norm)
+    report.compare("trainer", "gradient norm", [norms], tolerance)
+    report.compare(
+        "trainer", "loss of its own weights", [(recorded["loss"], stats.loss)], tolerance
     )
