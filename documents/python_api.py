@@ -20,6 +20,8 @@ LONGEST_LINE = 80
 OFFERED: tuple[tuple[str, Any], ...] = (
     ("rollcast.forecast", rollcast.forecast),
     ("rollcast.CurveForecast", rollcast.CurveForecast),
+    ("rollcast.load_step", rollcast.load_step),
+    ("rollcast.StepBundle", rollcast.StepBundle),
     ("rollcast.InputError", rollcast.InputError),
     ("rollcast.push.Pusher", push.Pusher),
     ("rollcast.push.follow", push.follow),

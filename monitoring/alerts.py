@@ -8,6 +8,7 @@ from typing import Any, Literal
 import yaml
 
 from monitoring.promql import series
+from rollcast.config.record import STEP_BOUNDS
 from rollcast.recipe.staleness import LONGEST_GROUP_WARNING
 from rollcast.scaling.decisions.verdict import VerdictKind
 from rollcast.telemetry import (
@@ -29,13 +30,8 @@ _EACH = "namespace, run"
 """What makes a run: profiles name it, so that two namespaces often have one of the same name."""
 MOST_TRUNCATION = 0.10
 """Above this truncation typically destabilises a run (paper A.15)."""
-MOST_GAP = 0.05
-"""Nats. Rounding and k steps of learning make less; a head in lower precision or a wrong version
-makes more."""
-MIN_EFFECTIVE_SHARE = 0.5
-"""Of a batch's tokens. Below it a gradient weighted by the ratios is as noisy as that of a batch
-half as large. Ratios whose logarithms spread by 0.1 nats leave 0.99; rare tokens that the
-generators hold for impossible take the rest."""
+MOST_GAP = STEP_BOUNDS["gap"]
+MIN_EFFECTIVE_SHARE = STEP_BOUNDS["few_effective_samples"]
 MISSED_READINGS = 3
 MAX_FAILURE_SHARE = 0.05
 """Failures of an environment for each of its episodes. Above it the environment is broken; chosen,

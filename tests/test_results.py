@@ -63,7 +63,7 @@ def test_what_json_has_no_number_for_is_written_as_null(tmp_path: Path) -> None:
     assert figures == {"rows": [[1.5, None]], "most": None, "least": None}
 
 
-@pytest.mark.parametrize("name", ["autoscaler", "elastic", "memory"])
+@pytest.mark.parametrize("name", ["autoscaler", "elastic", "memory", "record"])
 def test_every_target_was_met(name: str) -> None:
     targets = _figures(name)["targets"]
     assert targets

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rollcast.python import CurveForecast as CurveForecast
     from rollcast.python import InputError as InputError
+    from rollcast.python import StepBundle as StepBundle
     from rollcast.python import forecast as forecast
+    from rollcast.python import load_step as load_step
 
 __version__ = "0.2.0"
-_PYTHON = ("CurveForecast", "InputError", "forecast")
+_PYTHON = ("CurveForecast", "InputError", "StepBundle", "forecast", "load_step")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,5 @@
-"""Forecasts in Python: `rollcast.forecast(..)` of a file, a frame, arrays or a mapping.
+"""Forecasts in Python: `rollcast.forecast(..)` of a file, a frame, arrays or a mapping. Recorded
+steps: `rollcast.load_step(..)`.
 
     f = rollcast.forecast("trainer_state.json")
     f.verdict, f.reason, f.unit, f.advice["headline"]
@@ -28,6 +29,8 @@ from rollcast.curves.curve_source import fit_options, forecast_source, histories
 from rollcast.curves.data_sheet import ARRAYS, make_data_sheet
 from rollcast.curves.run_forecast import RunForecast, forecast_history
 from rollcast.plots.figure import check_plot
+from rollcast.recorded.step_bundle import StepBundle as StepBundle
+from rollcast.recorded.step_bundle import load_step as read_step
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -262,6 +265,15 @@ def forecast(
     return CurveForecast(
         _convert_errors(lambda: _with_terms(_fit_run(source, columns, unit, run, choices), *terms))
     )
+
+
+def load_step(path: str | os.PathLike[str]) -> StepBundle:
+    """Open a step that the flight recorder kept: `RUN/recorded/step-12`.
+
+    Raises:
+        InputError: a ValueError with the mistake and its remedy.
+    """
+    return _convert_errors(lambda: read_step(Path(path)))
 
 
 def _fit_run(

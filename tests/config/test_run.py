@@ -181,3 +181,15 @@ def test_a_run_is_logged_to_each_kind_once() -> None:
     ):
         parsed(log=[{"kind": "tensorboard"}, {"kind": "tensorboard"}])
     assert len(parsed(log=[{"kind": "tensorboard"}, {"kind": "wandb"}]).log) == 2
+
+
+def test_the_key_on_is_a_setting_and_not_a_boolean(tmp_path: Path) -> None:
+    """YAML 1.1 reads `on` as true, and Helm writes that."""
+    path = tmp_path / "run.yaml"
+    for key in ("on", "'on'", "true", "'true'"):
+        path.write_text(
+            f"run: a\nmodel: {{path: x}}\nrecord: {{{key}: [gap, failed], weights: step}}\n"
+        )
+        record = load_run_config(path).record
+        assert record.on == ("gap", "failed")
+        assert record.weights == "step"

@@ -71,7 +71,7 @@ def make_shared(folder: Path, curves: Iterable[str]) -> Path:
         ("my-cluster-run", LARGE),
     ):
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(settings))
-    sweep = {"sweep": "rates", "base": "my-run.yaml", "budget": {"runs": 1}}
+    sweep: dict[str, Any] = {"sweep": "rates", "base": "my-run.yaml", "budget": {"runs": 1}}
     sweep |= {"grid": {"seed": [1, 2]}, "target_device_hours": 1}
     (folder / "sweep.yaml").write_text(yaml.safe_dump(sweep))
     for number, name in enumerate(RUNS):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rollcast.forecaster.folder_tail import MAX_EVALUATIONS, MAX_SAMPLES_BYTES, FolderTail
+from rollcast.recorded.recorded_index import IndexEntry, RecordedIndex
 from rollcast.runfolder import files
 from rollcast.runfolder.records import as_json
 from rollcast.runfolder.writing import append_line
@@ -25,3 +26,16 @@ def test_the_newest_samples_are_read_from_the_end_of_any_file(tmp_path: Path) ->
     assert tail.samples() == []
     append_line(path, as_json(samples(14)))
     assert [record.step for record in tail.samples()] == [14]
+
+
+def test_recorded_steps_are_those_of_the_index(tmp_path: Path) -> None:
+    tail = FolderTail("demo", tmp_path)
+    assert tail.recorded_steps() == (str(tmp_path), [])
+    entries = [
+        IndexEntry(f"step-{step}", step, [], 0.0, num_bytes=9, versions=[]) for step in (8, 12)
+    ]
+    (tmp_path / "recorded").mkdir()
+    RecordedIndex(entries).write(tmp_path)
+    assert tail.recorded_steps() == (str(tmp_path), [8, 12])
+    (tmp_path / "recorded" / "index.json").write_text("{}}")
+    assert tail.recorded_steps() == (str(tmp_path), [])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from rollcast.recorded.recorded_index import IndexEntry, RecordedIndex
 from rollcast.runfolder import files
 from rollcast.runfolder.records import StepRecord, as_json
 from rollcast.runfolder.writing import append_line
@@ -42,6 +43,9 @@ def test_an_episode_is_shown_turn_by_turn(tmp_path: Path, services: ForkedProgra
                 ),
                 timeout=WAIT,
             )
+            (file.parent / "recorded").mkdir()
+            entry = IndexEntry("step-15", 15, [], 0.0, num_bytes=9, versions=[])
+            RecordedIndex([entry]).write(file.parent)
             append_line(file, as_json(samples(10)))
             append_line(file, as_json(samples(20)))
             page.click("#samples summary")
@@ -49,6 +53,14 @@ def test_an_episode_is_shown_turn_by_turn(tmp_path: Path, services: ForkedProgra
                 ["worlds, step 20", "worlds, step 10"], timeout=WAIT
             )
             _check_episode(page)
+            expect(page.locator("#sample-recorded")).to_have_text(
+                "Of the steps before, 15 is the last that is recorded; compute it again with "
+                f"rollcast replay {file.parent} --step 15",
+                timeout=WAIT,
+            )
+            page.select_option("#sampled-evaluation", "1 10 worlds")
+            expect(page.locator("#sample-recorded")).to_be_hidden(timeout=WAIT)
+            page.select_option("#sampled-evaluation", "1 20 worlds")
             page.select_option("#sampled-prompt", "1")
             summary = page.locator("#sample-summary")
             expect(summary).to_contain_text(

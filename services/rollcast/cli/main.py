@@ -18,6 +18,7 @@ from rollcast.cli import (
     init,
     model,
     recipe,
+    replay,
     show,
     try_out,
     up,
@@ -93,6 +94,7 @@ app.command("try", cls=OnceCommand)(try_out.try_out)
 app.command()(up.up)
 app.command()(show.show)
 app.command(cls=OnceCommand)(audit.audit)
+app.command()(replay.replay)
 app.command(cls=OnceCommand)(fit.fit)
 app.command(cls=OnceCommand)(compare.compare)
 app.command(cls=OnceCommand)(backtest.backtest)

@@ -11,6 +11,7 @@ from rollcast.config.connections import Http, Redis, Rpc, Weights
 from rollcast.config.loggers import Log
 from rollcast.config.model import Model
 from rollcast.config.recipe import Recipe
+from rollcast.config.record import StepRecording
 from rollcast.config.run_end import Budget, StopWhen
 from rollcast.config.services import Forecaster, Generator, Grader, Local, Trainer
 from rollcast.config.tasks import Tasks
@@ -36,6 +37,8 @@ class RunConfig(Settings):
     """When it ends earlier, on its own forecast's advice. None = never."""
     log: tuple[Log, ...] = ()
     """Loggers in addition to the run's folder, each kind at most once. Empty = nowhere."""
+    record: StepRecording = StepRecording()
+    """Steps that are kept to be replayed. Off by default."""
     generator: Generator = Generator()
     trainer: Trainer = Trainer()
     weights: Weights = Weights()

@@ -1,5 +1,5 @@
-"""YAML of run files: PyYAML's safe loader, but a key given twice is refused
-and a date stays text.
+"""YAML of run files: PyYAML's safe loader, but a key given twice is refused, and a date and the key
+`on` stay text.
 """
 
 from itertools import chain
@@ -14,6 +14,8 @@ MAX_VALUES = 100_000
 """Values of a file with its aliases written out: a few lines of aliases can spell more than memory
 holds."""
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
+_BOOLEAN = "tag:yaml.org,2002:bool"
+_TEXT = "tag:yaml.org,2002:str"
 
 
 class _RunFileLoader(yaml.SafeLoader):
@@ -34,6 +36,8 @@ class _RunFileLoader(yaml.SafeLoader):
                         None, None, f"{key.value!r} is given twice in one mapping", key.start_mark
                     )
                 seen_keys.add(key.value)
+                if key.tag == _BOOLEAN:  # `on` is a setting of `record`
+                    key.tag = _TEXT
         return node
 
     def get_single_node(self) -> yaml.Node | None:

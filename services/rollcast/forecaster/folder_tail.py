@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from rollcast.recorded.recorded_index import RecordedIndex
 from rollcast.runfolder import files
 from rollcast.runfolder.record_file import newest_lines
 from rollcast.runfolder.records import Record, StepRecord, parse
@@ -34,6 +35,13 @@ class FolderTail:
         """The newest evaluations' samples, newest first."""
         newest = _newest_first(self.folder / files.SAMPLES, SamplesRecord, MAX_SAMPLES_BYTES)
         return list(islice(newest, MAX_EVALUATIONS))
+
+    def recorded_steps(self) -> tuple[str, list[int]]:
+        """The run's folder, and the steps that the flight recorder has kept there."""
+        entries = RecordedIndex.read(self.folder).steps
+        # A page of a run that is over is served from links to its folder.
+        run_folder = (self.folder / files.RECORDED).resolve().parent
+        return str(run_folder), sorted({entry.step for entry in entries})
 
     def step(self) -> StepRecord | None:
         """The newest optimizer step."""

@@ -180,5 +180,12 @@ class RunApi:
         and log-probs.
         """
         item = self._find(run)
-        records = self._tail.samples() if item.newest.run == self._tail.run else []
-        return schema.SamplesAnswer(run=item.name, evaluations=records)
+        if item.newest.run != self._tail.run:
+            return schema.SamplesAnswer(run=item.name, evaluations=[])
+        folder, recorded_steps = self._tail.recorded_steps()
+        return schema.SamplesAnswer(
+            run=item.name,
+            evaluations=self._tail.samples(),
+            run_folder=folder,
+            recorded_steps=recorded_steps,
+        )

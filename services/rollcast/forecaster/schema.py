@@ -313,6 +313,10 @@ class SamplesAnswer(Answer):
     run: str
     evaluations: list[SamplesRecord]
     """Newest first. Empty for a run whose folder this forecaster does not have."""
+    run_folder: str = ""
+    """Where the forecaster sees the run's folder. Empty = it does not have it."""
+    recorded_steps: list[int] = []
+    """Steps that the flight recorder kept, which `rollcast replay` computes again."""
 
 
 class SourceAnswer(Answer):

@@ -26,6 +26,7 @@ READ = (
     files.BEFORE,
     files.UP_FILE,
     files.CHECKPOINTS,
+    files.RECORDED,
 )
 CHANGED = (files.FORECASTS, f"{files.FORECASTS}-wal", files.FORECASTS_SAID)
 """Files that a forecaster writes."""

@@ -70,6 +70,8 @@ MONITOR = "monitor"
 """A folder with the configuration of this machine's Prometheus and Grafana."""
 TARGETS = "targets.json"
 """The file of that folder that names the pages which Prometheus scrapes."""
+RECORDED = "recorded"
+"""A folder with the steps that the flight recorder kept (`rollcast.recorded`)."""
 TENSORBOARD = "tensorboard"
 """A folder of event files, unless the run file names another one."""
 Place = Path | str

@@ -173,3 +173,20 @@ CHECKPOINT_SECONDS = Metric(
     "rollcast_checkpoint_seconds", "Time to write a checkpoint", buckets=DURATION_BUCKETS_SECONDS
 )
 CHECKPOINT_STEP = Metric("rollcast_checkpoint_step", "Step of the newest checkpoint")
+RECORDED_STEPS = Metric(
+    "rollcast_recorded_steps_total",
+    "Steps that the flight recorder wrote, by reason (every_steps, or a condition of record.on)",
+    ("reason",),
+)
+RECORDER_DROPPED = Metric(
+    "rollcast_recorder_dropped_total",
+    "Steps and weights that the flight recorder did not keep, by reason "
+    "(max_bytes|slow_disk|disk|error)",
+    ("reason",),
+)
+RECORDER_BYTES = Metric(
+    "rollcast_recorder_bytes", "Bytes of recorded steps and weights in the run's folder"
+)
+RECORDER_WAIT = Metric(
+    "rollcast_recorder_wait_seconds_total", "Time that steps waited for the flight recorder"
+)

@@ -181,6 +181,9 @@ def _run(
         state.controller = controller
         ending = controller.run()
         ended_at = time.monotonic()
+    except Exception as error:
+        controller.record_failure(error)
+        raise
     finally:
         controller.close()
     if ending is TrainerEnding.FINISHED:

@@ -8,17 +8,17 @@ const ENDS = {
   answered: "the model answered", done: "the environment ended it", tokens: "out of tokens", turns: "out of turns",
   seconds: "out of time", failed: "the environment failed", running: "it did not end",
 };
-const shown = { run: null, evaluations: [] };
+const shown = { run: null, evaluations: [], folder: "", recorded: [] };
 
 /* Asks again if the samples are open: an evaluation has come, or another run was chosen. */
 export async function followSamples() {
   if (!$("samples").open) return;
   const run = state.run;
-  const { evaluations } = await ask(runPath(run, "samples"));
+  const { evaluations, run_folder: folder, recorded_steps: recorded } = await ask(runPath(run, "samples"));
   if (run !== state.run) return;
   const isNewest = shown.run !== run || $("sampled-evaluation").selectedIndex <= 0;
   const key = $("sampled-evaluation").value;
-  Object.assign(shown, { run, evaluations });
+  Object.assign(shown, { run, evaluations, folder, recorded });
   $("samples-part").hidden = evaluations.length === 0;
   $("samples-note").hidden = evaluations.length > 0;
   $("samples-note").textContent = "No samples yet, or this forecaster does not have the run's folder.";
@@ -47,9 +47,20 @@ const number = (value) => (value === null ? "unknown" : String(Math.round(1000 *
 const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 const seconds = (value) => `${value < 10 ? value.toFixed(1) : Math.round(value)} s`;
 
+/* The last recorded step that is part of the weights which wrote the sample, with the command that replays it. */
+function showRecorded(step) {
+  const recorded = shown.recorded.filter((item) => item <= step).at(-1);
+  $("sample-recorded").hidden = recorded === undefined;
+  if (recorded === undefined) return;
+  const which = recorded === step ? "The step that made these weights is recorded" : `Of the steps before, ${recorded} is the last that is recorded`;
+  $("sample-recorded").firstElementChild.textContent = `${which}; compute it again with `;
+  $("sample-replay").textContent = `rollcast replay ${shown.folder} --step ${recorded}`;
+}
+
 function showSample() {
   const sample = evaluation().samples[Number($("sampled-prompt").value)], { episode } = sample;
   $("sample-summary").textContent = episode ? wordsOf(sample, episode) : `${verdictOf(sample)}, ${plural(sample.num_tokens, "token")}${sample.truncated ? ", cut off" : ""}`;
+  showRecorded(evaluation().step);
   $("sample-legend").hidden = $("token-readout").hidden = !episode;
   const blocks = episode ? blocksOf(episode) : [block("Answer", [], [part("", sample.completion)])];
   $("sample").replaceChildren(block("Prompt", [], [part("given", sample.prompt)], "read"), ...blocks);

@@ -43,6 +43,7 @@ from rollcast.trainer.control.state import TrainerState, resume_state
 from rollcast.trainer.control.teacher import TeacherClient
 from rollcast.trainer.control.telemetry import GroupSignals
 from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.recorder.step_recorder import StepRecorder
 from rollcast.weights.sender.publisher import Publisher
 
 
@@ -90,12 +91,12 @@ def build_controller(
     pipeline = GroupPipeline(
         state, queue, reporter, schedule, intake, pacing, make_task, recipe, max_bytes, group_filter
     )
+    recorder = parts.recorder(pipeline)
     early_stop = (
         EarlyStop(config.stop_when, config.budget, progress.curve) if config.stop_when else None
     )
-    examiner = Examiner(
-        state, queue, reporter, books, maker, plans, open_evaluations, pipeline.send, early_stop
-    )
+    evaluation_parts = (maker, plans, open_evaluations, pipeline.send)
+    examiner = Examiner(state, queue, reporter, books, *evaluation_parts, early_stop, recorder)
     fleet = parts.fleet(reporter, schedule, intake, pacing)
     learners.choose_best = partial(
         best_checkpoints, progress.curve, state.history, config.trainer.keep_best_checkpoints
@@ -104,7 +105,7 @@ def build_controller(
         state, learners, intake, reporter, config.trainer.checkpoint_every_steps
     )
     return Controller(
-        state, pipeline, examiner, fleet, checkpoints, learners, reporter, stop_requested
+        state, pipeline, examiner, fleet, checkpoints, learners, reporter, stop_requested, recorder
     )
 
 
@@ -144,6 +145,14 @@ class ControllerParts:
             note_arrival=GroupSignals(recipe, self.exporter, is_wanted).note,
             teacher=_teacher(recipe, self.exporter, max_length, is_wanted),
         )
+
+    def recorder(self, pipeline: GroupPipeline) -> StepRecorder | None:
+        """The flight recorder; None = `record` is off."""
+        config = self.config
+        if not config.record.is_on:
+            return None
+        max_staleness = pipeline.schedule.max_staleness
+        return StepRecorder(config, self.learners, self.exporter, pipeline.find_task, max_staleness)
 
     def pacing(self, max_staleness: int) -> Pacing:
         config = self.config

@@ -28,13 +28,13 @@ from rollcast.telemetry.process_age import process_age_seconds
 from rollcast.trainer.control.checkpoints import Checkpoints
 from rollcast.trainer.control.examiner import Examiner
 from rollcast.trainer.control.fleet import AWAY_RETRY_SECONDS, Fleet
-from rollcast.trainer.control.pipeline import GroupPipeline
+from rollcast.trainer.control.pipeline import GroupBatch, GroupPipeline
 from rollcast.trainer.control.reporting import Reporter
 from rollcast.trainer.control.state import TrainerState
 from rollcast.trainer.ending import TrainerEnding
-from rollcast.trainer.learner.batch import TrainingSequence
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.step_sums import UpdateStats
+from rollcast.trainer.recorder.step_recorder import StepRecorder
 
 POLL_SECONDS = 0.05
 """How long one poll for groups may block. Also bounds how late acknowledgements and a stop request
@@ -54,6 +54,8 @@ class Controller:
     _learners: LearnerGroup
     _reporter: Reporter
     _stop_requested: Callable[[], bool]
+    _recorder: StepRecorder | None
+    """None = `record` is off."""
     _is_out_of_prompts: bool = False
     _is_serving: bool = False
 
@@ -144,7 +146,7 @@ class Controller:
         """One batch: t becomes t + 1, unless every group is filtered."""
         progress = self.state.progress
         batch = self._pipeline.take(sequences)
-        stats = self._update(batch.assembled.sequences)
+        stats = self._update(batch)
         if stats is None:
             self._pipeline.settle(batch.deliveries, kept_sequences=frozenset())
             return
@@ -162,19 +164,26 @@ class Controller:
         # under way (staleness.py).
         self._pipeline.settle(batch.deliveries, kept_sequences=batch.assembled.kept_groups)
         longest_ratio = self._pipeline.note_step(batch)
-        if batch.assembled.teacher_kl is not None:
-            stats = replace(stats, teacher_kl=batch.assembled.teacher_kl)
         self._reporter.step(stats, longest_ratio)
         self._checkpoints.begin_if_due()
 
-    def _update(self, sequences: list[TrainingSequence]) -> UpdateStats | None:
+    def _update(self, batch: GroupBatch) -> UpdateStats | None:
         """Make one optimizer step; None if nothing is left to train on, or if the gradient is not
         finite.
         """
+        assembled = batch.assembled
+        sequences = assembled.sequences
         if not sequences:
             return None
         with self._fleet.broadcasts_kept_away():
+            if self._recorder is not None:
+                groups = [delivery.group for delivery in batch.deliveries]
+                self._recorder.begin(self.state.version, groups, sequences, batch.teacher)
             stats = self._learners.update(sequences, self._dispatcher_during_update())
+        if assembled.teacher_kl is not None:
+            stats = replace(stats, teacher_kl=assembled.teacher_kl)
+        if self._recorder is not None:
+            self._recorder.end(stats)
         if not stats.applied:
             self._reporter.update_skipped()
             return None
@@ -244,7 +253,14 @@ class Controller:
         # No round of the loop follows in which they would be removed.
         self._pipeline.intake.remove_done()
 
+    def record_failure(self, error: Exception) -> None:
+        """The trainer ends with this error."""
+        if self._recorder is not None:
+            self._recorder.fail(error)
+
     def close(self) -> None:
+        if self._recorder is not None:
+            self._recorder.close()
         if self._is_serving:
             # How long the publisher's threads and streams may take to end
             self._publisher.stop(timeout_seconds=10.0)

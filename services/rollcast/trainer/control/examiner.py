@@ -14,6 +14,7 @@ from rollcast.trainer.control.prompt_book import Books, PromptBook, TaskMaker
 from rollcast.trainer.control.reporting import Reporter
 from rollcast.trainer.control.sample_texts import make_samples_record
 from rollcast.trainer.control.state import TrainerState
+from rollcast.trainer.recorder.step_recorder import StepRecorder
 
 
 @dataclass(eq=False)
@@ -29,6 +30,8 @@ class Examiner:
     _open_evaluations: OpenEvaluations
     _send: Callable[[Sequence[PromptTask]], None]
     _early_stop: EarlyStop | None
+    _recorder: StepRecorder | None
+    """Judges the curve as well; None = `record` is off."""
 
     @property
     def pending(self) -> bool:
@@ -111,6 +114,8 @@ class Examiner:
                     self._early_stop.observe(closed.evaluation)
                 else:
                     add_reading(self._state.progress.curve, closed.evaluation)
+                if self._recorder is not None:
+                    self._recorder.evaluated()
         for part_evaluation in closed.parts:
             self._reporter.evaluation(part_evaluation)
         if closed.sampled:

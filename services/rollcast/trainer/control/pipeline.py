@@ -10,7 +10,7 @@ dispatch: owed prompts, then new draws -> rollouts allocated -> entered in the l
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rollcast.config.recipe import Recipe
 from rollcast.recipe.allocation import allocated_rollouts
@@ -25,6 +25,7 @@ from rollcast.trainer.control.pacing import Pacing
 from rollcast.trainer.control.pass_rate import verdicts
 from rollcast.trainer.control.reporting import Reporter
 from rollcast.trainer.control.state import NEXT_SEQUENCE, TrainerState
+from rollcast.trainer.control.teacher import TeacherLogprobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ class GroupBatch:
     """Filtered on arrival since the batch before; settled already."""
     assembled: AssembledBatch
     """The training sequences of these groups."""
+    teacher: dict[int, TeacherLogprobs] | None = None
+    """An endpoint's answers, by task sequence. None = no endpoint distils."""
 
 
 @dataclass(eq=False)
@@ -193,9 +196,14 @@ class GroupPipeline:
         # Replaced groups were observed when they came.
         self.observe(groups)
         teacher = self.intake.teacher_logprobs(sequences)
-        return GroupBatch(
-            deliveries, replaced_groups, assemble(groups, self._recipe, teacher, self._group_filter)
-        )
+        assembled = assemble(groups, self._recipe, teacher, self._group_filter)
+        return GroupBatch(deliveries, replaced_groups, assembled, teacher)
+
+    def find_task(self, group: RolloutGroup) -> PromptTask:
+        """The task that a group of the batch answers, as it was dispatched."""
+        task = self._make_task(group.sequence, group.prompt_id)
+        # The ledger keeps no messages and no answer of an episode's task.
+        return replace(self._state.ledger.own_task(group, task), episode=task.episode)
 
     def settle(self, deliveries: Sequence[Delivery], kept_sequences: frozenset[int]) -> None:
         """Return the groups' credit.

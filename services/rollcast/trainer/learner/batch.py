@@ -71,6 +71,9 @@ class TrainingSequence:
     token_advantages: TokenAdvantages | None = None
     """[L] float32 advantage of each token, used in place of `advantage`. None = all tokens have
     that."""
+    origin: tuple[int, int, int] = (0, 0, 0)
+    """Index of its group in the batch, of its rollout in the group, and number of the sequence in
+    the rollout. Known at rank 0 alone."""
 
     @property
     def num_tokens(self) -> int:
@@ -109,11 +112,15 @@ def training_sequences(
     `token_advantages`: by index, of the rollouts whose tokens do not share one advantage, [L] for
     each of their sequences.
     """
-    rollouts = [(group, rollout) for group in groups for rollout in group.rollouts]
+    rollouts = [
+        (position, group, place, rollout)
+        for position, group in enumerate(groups)
+        for place, rollout in enumerate(group.rollouts)
+    ]
     assert len(rollouts) == len(effective.kept_mask)
     kept_sequences = []
     for index in np.flatnonzero(effective.kept_mask):
-        group, rollout = rollouts[index]
+        position, group, place, rollout = rollouts[index]
         sequence_advantages = token_advantages.get(int(index))
         for number, sequence in enumerate(rollout.sequences):
             training_sequence = TrainingSequence(
@@ -129,6 +136,7 @@ def training_sequences(
                 token_advantages=None
                 if sequence_advantages is None
                 else sequence_advantages[number],
+                origin=(position, place, number),
             )
             if rollout.episode is None:
                 kept_sequences.append(training_sequence)

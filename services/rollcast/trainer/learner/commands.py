@@ -38,6 +38,7 @@ class CommandKind(IntEnum):
     EXPORT = 5
     LANE = 6
     TAKE_WEIGHTS = 7
+    GATHER = 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The learner's ranks as one object.
 
-    rank 0     build -> restore? -> ( update | stage | save | export )* -> stop
+    rank 0     build -> restore? -> ( update | stage | save | gather | export )* -> stop
     others     build -> follow, which does its part of each of these until stop; asked to stop, it
                notifies rank 0
                lane thread: sends staged rows, as rank 0's publisher orders
@@ -53,11 +53,13 @@ from rollcast.trainer.learner.commands import (
     RankCommand,
 )
 from rollcast.trainer.learner.learner import Learner
+from rollcast.trainer.learner.loss_tape import LossTape
 from rollcast.trainer.learner.model import stage_shard, weight_specs
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.reading import read_policy, read_reference, read_teacher
 from rollcast.trainer.learner.saving import CheckpointSaver, ChooseBest
 from rollcast.trainer.learner.step_sums import UpdateStats
+from rollcast.trainer.learner.whole_weights import WholeWeights, gather_weights
 from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
 from rollcast.weights.plan.shards import shard_buckets
 from rollcast.weights.sender.lanes import Lanes, LaneSender
@@ -123,6 +125,8 @@ class LearnerGroup:
         self.config = config
         self.learner = learner
         self.ranks = learner.ranks
+        if config.record.is_on:
+            learner.tape = LossTape(self.ranks, learner.policy.trained_weights)
         self.specs: tuple[TensorSpec, ...] = weight_specs(learner.policy, config.model.dtype)
         """The published weights, in order, in the generators' dtype."""
         self.buckets = plan_buckets(self.specs, config.weights.bucket_bytes)
@@ -139,6 +143,7 @@ class LearnerGroup:
         location = checkpoint_place(config.run_folder, config.trainer.checkpoints)
         self.choose_best: ChooseBest = lambda names: ()
         """Rank 0 of a run sets what chooses the older checkpoints that stay."""
+        self._gathering: WholeWeights = dict
         self.saver = CheckpointSaver(
             learner,
             storage_at(location),
@@ -197,6 +202,8 @@ class LearnerGroup:
             max_tokens=self.config.trainer.tokens_per_micro_batch,
             packing=self.config.trainer.packing,
         )
+        if self.learner.tape is not None:
+            self.learner.tape.plan = ranks
         other_ranks = range(1, self.ranks.world_size)
         # Before its own part: the others are needed in the first collective.
         self.sender.send(
@@ -204,6 +211,11 @@ class LearnerGroup:
             {rank: encode_micro_batches(ranks[rank], loss_denominator) for rank in other_ranks},
         )
         return self._update(ranks[0], loss_denominator, between)
+
+    def gather_weights(self) -> WholeWeights:
+        """Begin to gather the trained weights of now in rank 0's host memory."""
+        self._order(CommandKind.GATHER, "")
+        return self._gathering
 
     @property
     def lanes(self) -> Lanes:
@@ -330,6 +342,10 @@ class LearnerGroup:
                 return self._read(
                     parse_location(command.body.decode()), " (model.from_run)", load_weights
                 )
+            case CommandKind.GATHER:
+                if self.ranks.rank > 0:
+                    self._gathering()  # what was sent for the step before
+                self._gathering = gather_weights(self.learner.policy.trained_weights(), self.ranks)
             case CommandKind.EXPORT:
                 self._export(Path(command.body.decode()))
         return None

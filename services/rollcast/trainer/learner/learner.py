@@ -22,28 +22,22 @@ from torch.distributed.tensor import DTensor
 from rollcast.config.corrections import NO_CORRECTIONS, Corrections
 from rollcast.config.recipe import Optimizer
 from rollcast.config.services import AttentionKernel
-from rollcast.recipe.corrections import correct
 from rollcast.recipe.learning_rate import learning_rate
-from rollcast.recipe.losses.loss import (
-    ClippingLoss,
-    Loss,
-    LossInputs,
-    find_clipped_tokens,
-    objective,
-)
-from rollcast.recipe.ratios import ratio_sums
-from rollcast.recipe.regularisation import Estimator, kl_terms, overflowing_kl_tokens
+from rollcast.recipe.losses.loss import Loss
+from rollcast.recipe.regularisation import Estimator
 from rollcast.trainer.learner.adapters import adapters_off
 from rollcast.trainer.learner.attention import kernel_in_use, preferring
 from rollcast.trainer.learner.batch import MicroBatch
 from rollcast.trainer.learner.device_batch import DeviceBatch, pack_micro_batch, pad_micro_batch
+from rollcast.trainer.learner.loss_tape import LossTape
 from rollcast.trainer.learner.model import Policy
+from rollcast.trainer.learner.objective import Objective, TokenValues
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.step_sums import (
     Sums,
     UpdateStats,
+    batch_figures,
     over_all_ranks,
-    ratio_shares,
 )
 from rollcast.trainer.learner.teacher import HeldTeacher
 
@@ -96,6 +90,8 @@ class Learner:
     attention: AttentionKernel = "auto"
     packing: bool = False
     """Whether the policies were read for packed sequences."""
+    tape: LossTape | None = None
+    """Keeps what each step's loss was computed from. None costs nothing."""
     updates: int = field(default=0, init=False)
     """Optimizer steps made: the position in the warm-up."""
 
@@ -108,6 +104,13 @@ class Learner:
             preferred=self.attention,
         )
         """Name of the kernel that computes attention."""
+        self.objective = Objective(
+            self.loss,
+            self.corrections,
+            self.entropy_bonus,
+            kl_coefficient=0.0 if self.reference is None else self.reference.coefficient,
+            kl_estimator="k3" if self.reference is None else self.reference.estimator,
+        )
         self.weights = [weight for _, weight in policy.trained_weights()]
         settings = self.optimizer_settings
         self.optimizer = torch.optim.AdamW(
@@ -131,6 +134,8 @@ class Learner:
         whole batch. `between` is called after each micro-batch, outside any collective.
         """
         started_at = time.perf_counter()
+        if self.tape is not None:
+            self.tape.begin()
         measured = []
         with preferring(self.attention):
             for index, micro_batch in enumerate(micro_batches):
@@ -156,22 +161,22 @@ class Learner:
             self.updates += 1
         # After a skipped update too, whose gradients are not finite.
         self.optimizer.zero_grad()
+        if self.tape is not None:
+            self.tape.end()
         return UpdateStats(
             applied=applied,
-            loss=-totals.objective / denominator,
             grad_norm=grad_norm,
             learning_rate=rate,
-            logprob_gap_mean=totals.logprob_gap / totals.loss_tokens,
-            logprob_gap_max=largest_gap,
-            entropy=totals.entropy / totals.loss_tokens,
-            loss_tokens=int(totals.loss_tokens),
-            tokens=int(totals.tokens),
             micro_batches=len(micro_batches),
             seconds=time.perf_counter() - started_at,
-            kl=totals.kl / denominator if self.reference is not None else None,
-            clamped_ratios=int(totals.clamped_ratios),
             teacher_kl=self.teacher.take_reverse_kl() if self.teacher is not None else None,
-            **ratio_shares(totals, reports_clipped=isinstance(self.loss, ClippingLoss)),
+            **batch_figures(
+                totals,
+                largest_gap,
+                denominator,
+                has_reference=self.reference is not None,
+                reports_clipped=self.objective.reports_clipped,
+            ),
         )
 
     def _add_gradient(
@@ -185,86 +190,15 @@ class Learner:
         logprobs, entropy = self.policy(
             batch.input_ids, batch.positions, batch.targets, batch.routed_experts, batch.packing
         )
-        inputs = LossInputs(
-            logprobs=logprobs,
-            generator_logprobs=batch.generator_logprobs.to(logprobs.dtype),
-            advantages=advantages.to(logprobs.dtype),
-            weights=batch.weights.to(logprobs.dtype),
-            rollout=batch.rollout,
-        )
-        corrected = correct(self.corrections, inputs)
-        objective_sum, kl = self._objective(
-            corrected.inputs, inputs.weights, batch, entropy, reference_logprobs
-        )
-        # Before the backward pass: a loss that counts rollouts makes the host wait for all queued
-        # work.
-        low, high = find_clipped_tokens(self.loss, corrected.inputs)
-        overflowing = self._find_overflowing_tokens(
-            corrected.inputs, inputs.weights, reference_logprobs
-        )
+        values = TokenValues(logprobs, entropy, advantages, reference_logprobs)
+        num_tokens = sum(sequence.num_tokens for sequence in micro_batch)
+        evaluated = self.objective.evaluate(batch, values, num_tokens)
+        if self.tape is not None:
+            self.tape.note(values)
         # FSDP averages over the ranks, which their number undoes.
-        (objective_sum * (-self.ranks.world_size / denominator)).backward()  # type: ignore[no-untyped-call]
-        gaps = (logprobs.detach() - inputs.generator_logprobs).double()
-        sums = Sums(
-            objective=objective_sum.detach().double(),
-            weight=inputs.weights.sum().double(),
-            kl=kl.detach().double(),
-            logprob_gap=gaps.abs().sum(),
-            entropy=entropy.detach().sum().double(),
-            **ratio_sums(gaps)._asdict(),
-            clamped_ratios=overflowing.sum().double(),
-            clipped_low=low.sum().double(),
-            clipped_high=(high | corrected.truncated).sum().double(),
-            masked=corrected.masked.sum().double(),
-            loss_tokens=gaps.new_full((), len(batch.targets)),
-            tokens=gaps.new_full((), sum(sequence.num_tokens for sequence in micro_batch)),
-        )
-        return sums, gaps.abs().max() if gaps.numel() else gaps.new_zeros(())
-
-    def _objective(
-        self,
-        inputs: LossInputs,
-        weights: Tensor,
-        batch: DeviceBatch,
-        entropy: Tensor,
-        reference_logprobs: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
-        """Return sum_t w_t J_t with what regularises it, and the weighted KL.
-
-        `weights` [T]: before corrections.
-        """
-        objective_sum = objective(self.loss, inputs)[0]
-        kl = torch.zeros_like(objective_sum)
-        if self.reference is not None and reference_logprobs is not None:
-            terms = kl_terms(
-                inputs.logprobs,
-                inputs.generator_logprobs,
-                reference_logprobs,
-                weights,
-                estimator=self.reference.estimator,
-            )
-            kl = (weights * terms).sum()
-            penalty = (weights * batch.kl_factors.to(weights.dtype) * terms).sum()
-            objective_sum = objective_sum - self.reference.coefficient * penalty
-        if self.entropy_bonus:
-            # sum_t w_t H_t, with each prompt's factor
-            bonus = (weights * batch.entropy_factors.to(weights.dtype) * entropy).sum()
-            objective_sum = objective_sum + self.entropy_bonus * bonus
-        return objective_sum, kl
-
-    @torch.no_grad()
-    def _find_overflowing_tokens(
-        self, inputs: LossInputs, weights: Tensor, reference_logprobs: Tensor | None
-    ) -> Tensor:
-        """Return [T] bool, the tokens at which a ratio of the objective overflows: counted, not
-        differentiated.
-        """
-        overflowing = self.loss.overflowing_tokens(inputs)
-        if reference_logprobs is None:
-            return overflowing
-        return overflowing | overflowing_kl_tokens(
-            inputs.logprobs, inputs.generator_logprobs, reference_logprobs, weights
-        )
+        scale = -self.ranks.world_size / denominator
+        (evaluated.objective_sum * scale).backward()  # type: ignore[no-untyped-call]
+        return evaluated.sums, evaluated.largest_gap
 
     def _clip(self) -> float:
         """Scale the gradients to the greatest allowed global norm; return the norm before.

@@ -91,6 +91,29 @@ class Sums(NamedTuple, Generic[Number]):
     tokens: Number
 
 
+def batch_figures(
+    totals: Sums[float],
+    largest_gap: float,
+    denominator: float,
+    *,
+    has_reference: bool,
+    reports_clipped: bool,
+) -> dict[str, Any]:
+    """Return the fields of `UpdateStats` that follow from the sums over a batch's tokens."""
+    num_tokens = totals.loss_tokens
+    return {
+        "loss": -totals.objective / denominator,
+        "logprob_gap_mean": totals.logprob_gap / num_tokens,
+        "logprob_gap_max": largest_gap,
+        "entropy": totals.entropy / num_tokens,
+        "loss_tokens": int(num_tokens),
+        "tokens": int(totals.tokens),
+        "kl": totals.kl / denominator if has_reference else None,
+        "clamped_ratios": int(totals.clamped_ratios),
+        **ratio_shares(totals, reports_clipped=reports_clipped),
+    }
+
+
 def ratio_shares(totals: Sums[float], *, reports_clipped: bool) -> dict[str, Any]:
     """Return the fields of `UpdateStats` about the batch's ratios. No token is effective if all
     ratios underflow.

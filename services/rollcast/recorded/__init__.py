@@ -1,0 +1,1 @@
+"""Recorded steps: what one optimizer step was made of, in files that any program reads."""

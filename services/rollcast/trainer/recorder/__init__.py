@@ -1,0 +1,2 @@
+"""The flight recorder: keeps what a step was made of, so that `rollcast replay` computes it
+again."""

@@ -1,0 +1,1 @@
+"""Computes a recorded step again, without cluster and GPU, and compares it with its record."""

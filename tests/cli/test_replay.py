@@ -1,0 +1,54 @@
+"""`rollcast replay`, as a user types it; the replay itself is in tests/trainer/test_replay.py."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import rollcast
+from rollcast.trainer.learner.ranks import Ranks
+from testkit.tiny_model import make_tiny_model
+from testkit.trainer.recorded_run import make_recorded_run, recorded_config
+from tests.cli.command import process, refusal
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, ranks: Ranks) -> Path:
+    folder = tmp_path_factory.mktemp("recorded")
+    make_tiny_model(folder / "model", hidden=32, max_length=128)
+    config = recorded_config(folder / "model", folder, steps=2)
+    make_recorded_run(config, ranks)
+    return config.run_folder
+
+
+def test_a_step_is_replayed_and_another_recipe_compared(run: Path) -> None:
+    said = process("replay", str(run), "--step", "2", "--set", "recipe.aggregation=token")
+    assert "everything that was checked agrees with the record" in said.stdout
+    assert "under another recipe" in said.stdout
+    answer = json.loads(process("replay", str(run), "--step", "2", "--json").stdout)
+    assert answer["disagreeing"] == []
+    assert {item["component"] for item in answer["comparisons"]} == {
+        "generator",
+        "grader",
+        "trainer",
+    }
+
+
+def test_a_mistake_is_one_sentence(run: Path, tmp_path: Path) -> None:
+    assert "--step 9: is not recorded; choose among 1, 2" in refusal(
+        "replay", str(run), "--step", "9"
+    )
+    assert "no step is recorded; set record.every_steps" in refusal(
+        "replay", str(tmp_path), "--step", "1"
+    )
+
+
+def test_a_step_opens_in_python(run: Path, tmp_path: Path) -> None:
+    bundle = rollcast.load_step(run / "recorded" / "step-2")
+    assert isinstance(bundle, rollcast.StepBundle)
+    assert bundle.step == 2
+    assert bundle.groups[0].rollouts[0].token_ids.dtype == "int32"
+    with pytest.raises(rollcast.InputError, match="give the folder of a recorded step"):
+        rollcast.load_step(tmp_path)

@@ -1,0 +1,82 @@
+"""Steps of a learner that a recorder keeps, without a controller. Run as a process: one rank of
+two.
+
+python -m tests.trainer.recorded_steps MODEL RUN_FOLDER        with torchrun's environment variables
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rollcast.config.run import RunConfig
+from rollcast.rollouts.records import GradingStatus, PromptTask, RolloutGroup
+from rollcast.telemetry.exporter import Exporter
+from rollcast.trainer.control.assembly import assemble
+from rollcast.trainer.ending import TrainerEnding
+from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.learner.ranks import join_ranks
+from rollcast.trainer.recorder.step_recorder import StepRecorder
+from rollcast.wire.version import PolicyVersion
+from testkit.rollouts.examples import make_task
+from tests.trainer.tiny_models import make_config, make_groups
+
+
+def recording_config(model: Path, folder: Path, **record: object) -> RunConfig:
+    return make_config(
+        model,
+        folder,
+        record={"every_steps": 1, "weights": "step", **record},
+        recipe={
+            "max_prompt_tokens": 32,
+            "max_completion_tokens": 64,
+            "length_control": {"kind": "none"},
+            "optimizer": {"learning_rate": 1e-3, "warmup_steps": 0, "epsilon": 1e-8},
+        },
+    )
+
+
+def find_task(group: RolloutGroup) -> PromptTask:
+    return make_task(group.sequence, prompt_token_ids=group.prompt_token_ids)
+
+
+def make_recorder(config: RunConfig, learners: LearnerGroup, exporter: Exporter) -> StepRecorder:
+    return StepRecorder(config, learners, exporter, find_task, max_staleness=8)
+
+
+def graded_groups(seed: int) -> list[RolloutGroup]:
+    groups = make_groups(seed)
+    for group in groups:
+        for rollout in group.rollouts:
+            rollout.grading_status = GradingStatus.OK if rollout.reward else GradingStatus.WRONG
+    return groups
+
+
+def record_steps(
+    config: RunConfig, learners: LearnerGroup, recorder: StepRecorder, steps: Sequence[int]
+) -> None:
+    for number in steps:
+        groups = graded_groups(number)
+        sequences = assemble(groups, config.recipe).sequences
+        recorder.begin(PolicyVersion(1, number), groups, sequences, None)
+        recorder.end(learners.update(sequences))
+
+
+def main() -> None:
+    model, folder = sys.argv[1:]
+    config = recording_config(Path(model), Path(folder))
+    ranks = join_ranks(timeout_seconds=30, threads=1)
+    learners = LearnerGroup.build(config, ranks)
+    if ranks.rank > 0:
+        assert learners.follow() is TrainerEnding.FINISHED
+    else:
+        recorder = make_recorder(config, learners, Exporter("test"))
+        record_steps(config, learners, recorder, range(2))
+        recorder.close()
+        learners.stop(TrainerEnding.FINISHED)
+    ranks.leave()
+
+
+if __name__ == "__main__":
+    main()

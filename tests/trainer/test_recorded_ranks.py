@@ -1,0 +1,33 @@
+"""A step of two ranks is repeated by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rollcast.recorded.step_bundle import load_step
+from rollcast.trainer.learner.ranks import Ranks
+from rollcast.trainer.replay.program import replay
+from testkit.forked_programs import ForkedPrograms
+from tests.trainer.gloo_ranks import run_ranks
+
+
+def test_two_ranks_record_what_one_repeats(
+    trainers: ForkedPrograms, untied_model: Path, tmp_path: Path, ranks: Ranks
+) -> None:
+    run_ranks(trainers, tmp_path, "tests.trainer.recorded_steps", untied_model, tmp_path)
+    for number in (1, 2):
+        bundle = load_step(tmp_path / "test" / "recorded" / f"step-{number}")
+        assert bundle.world_size == 2
+        assert {item.rank for item in bundle.sequences} == {0, 1}
+        report = replay(bundle, ranks)
+        comparisons = {(item.component, item.check): item for item in report.comparisons}
+        for name in ("loss", "gradient norm", "loss of its own weights"):
+            pair = report.figures[name]
+            assert pair["replayed"] == pytest.approx(pair["recorded"], rel=1e-5), name
+        own = comparisons["trainer", "log-probs of its own weights"]
+        assert own.state == "agrees"
+        assert own.largest is not None
+        assert own.largest < 1e-4
+        assert comparisons["trainer", "kept weights"].state == "agrees", "whole tensors"
