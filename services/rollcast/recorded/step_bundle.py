@@ -150,16 +150,27 @@ def load_step(path: Path) -> StepBundle:
         if metadata.get("format") != FORMAT:
             raise UserError(f"{path}: is of another format; use the Rollcast that recorded it")
         bundle: StepBundle = from_plain(StepBundle, record, arrays)
+        _check_sequences(bundle)
     except OSError as error:
         raise UserError(
             f"{path}: cannot be read ({error.strerror}); give the folder of a recorded step, as "
             "RUN/recorded/step-12"
         ) from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise UserError(
             f"{path}: is damaged ({type(error).__name__}: {str(error)[:200]}); choose another step"
         ) from error
     return replace(bundle, path=path)
+
+
+def _check_sequences(bundle: StepBundle) -> None:
+    """Raises IndexError or ValueError for a trained sequence that no rollout has."""
+    for item in bundle.sequences:
+        if min(item.group, item.rollout, item.number) < 0:
+            raise ValueError("a sequence has a negative index")
+        sequence = bundle.groups[item.group].rollouts[item.rollout].sequences[item.number]
+        if len(item.loss_mask) > len(sequence.token_ids):
+            raise ValueError("a sequence has a longer mask than its rollout has tokens")
 
 
 def encode_step(bundle: StepBundle) -> tuple[bytes, bytes]:

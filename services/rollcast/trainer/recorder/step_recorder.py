@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
 from rollcast.config.errors import UserError
 from rollcast.config.record import StepRecording
@@ -40,6 +41,8 @@ from rollcast.trainer.recorder.pending_step import PendingStep, TeacherAnswers
 from rollcast.wire.version import PolicyVersion
 
 log = get_logger()
+Kind = Literal["steps", "weights"]
+"""Kinds of memory that wait for the disk."""
 
 
 class StepRecorder:
@@ -70,7 +73,7 @@ class StepRecorder:
         self._under_way: PendingStep | None = None
         self._was_broken = False
         self._lock = Lock()
-        self._pending_bytes = 0
+        self._pending_bytes: Counter[Kind] = Counter()
         self._futures: list[Future[None]] = []
         self._thread = ThreadPoolExecutor(1, "recorder")
         self._store = BundleStore(
@@ -79,7 +82,7 @@ class StepRecorder:
             self._num_older_versions,
             ring_length=self._ring.maxlen or 0,
         )
-        self._submit(0, self._store.open)
+        self._submit("steps", 0, self._store.open)
 
     def begin(
         self,
@@ -92,7 +95,9 @@ class StepRecorder:
         started = time.perf_counter()
         tasks = [self._find_task(group) for group in groups]
         weights: WholeWeights | None = None
-        if self._keeps_weights(version.step):
+        # Not gathered if they would be dropped: a transfer between ranks that nobody receives holds
+        # up every later one.
+        if self._keeps_weights(version.step) and self._reserve("weights", self._weight_bytes):
             weights = self._learners.gather_weights()
         self._under_way = PendingStep(
             version,
@@ -139,7 +144,7 @@ class StepRecorder:
     def evaluated(self) -> None:
         """The curve has a new point."""
         if "broken" in self._settings.on:
-            self._submit(0, self._judge)
+            self._submit("steps", 0, self._judge)
 
     def fail(self, error: BaseException) -> None:
         """The trainer ends with this error."""
@@ -179,11 +184,9 @@ class StepRecorder:
         """Let the thread write the weights before a step, and compute checksums."""
         weights = pending.weights
         pending.weights = None
-        self._submit(0, pending.complete)
+        self._submit("steps", 0, pending.complete)
         if weights is not None:
-            self._submit(
-                self._weight_bytes, lambda: self._store.add_weights(pending.version, weights())
-            )
+            self._start("weights", self._weight_bytes, partial(self._add_weights, pending, weights))
 
     def _write_ring(self, conditions: tuple[str, ...], badness: float) -> None:
         """Write the last steps; the conditions are those of the newest."""
@@ -195,25 +198,36 @@ class StepRecorder:
         self._write(newest, conditions, badness)
 
     def _write(self, pending: PendingStep, conditions: tuple[str, ...], badness: float) -> None:
-        pending.is_written = self._submit(
-            pending.num_bytes, lambda: self._write_now(pending, conditions, badness)
-        )
+        action = partial(self._write_now, pending, conditions, badness)
+        pending.is_written = self._submit("steps", pending.num_bytes, action)
 
-    def _submit(self, num_bytes: int, action: Callable[[], None]) -> bool:
+    def _submit(self, kind: Kind, num_bytes: int, action: Callable[[], None]) -> bool:
         """Let the thread do it; False = it was dropped: what waits takes too much memory."""
+        has_room = self._reserve(kind, num_bytes)
+        if has_room:
+            self._start(kind, num_bytes, action)
+        return has_room
+
+    def _reserve(self, kind: Kind, num_bytes: int) -> bool:
+        """Count memory that will wait for the thread, if there is room."""
         with self._lock:
-            # What may wait for the disk; one item always may.
-            if self._pending_bytes and self._pending_bytes + num_bytes > 1 << 30:
+            waiting = self._pending_bytes[kind]
+            # What may wait for the disk, of steps and of weights; one item of each always may.
+            if num_bytes and waiting and waiting + num_bytes > 1 << 30:
                 self._exporter.add(trainer_metrics.RECORDER_DROPPED, reason="slow_disk")
                 return False
-            self._pending_bytes += num_bytes
-            future = self._thread.submit(self._carry_out, num_bytes, action)
-            self._futures = [item for item in self._futures if not item.done()] + [future]
+            self._pending_bytes[kind] += num_bytes
         return True
+
+    def _start(self, kind: Kind, num_bytes: int, action: Callable[[], None]) -> None:
+        """Let the thread do what there is room for."""
+        with self._lock:
+            future = self._thread.submit(self._carry_out, kind, num_bytes, action)
+            self._futures = [item for item in self._futures if not item.done()] + [future]
 
     # The thread
 
-    def _carry_out(self, num_bytes: int, action: Callable[[], None]) -> None:
+    def _carry_out(self, kind: Kind, num_bytes: int, action: Callable[[], None]) -> None:
         try:
             action()
         except (OSError, UserError) as error:
@@ -224,15 +238,21 @@ class StepRecorder:
             log.exception("the recorder failed", error=str(error))
         finally:
             with self._lock:
-                self._pending_bytes -= num_bytes
+                self._pending_bytes[kind] -= num_bytes
+
+    def _add_weights(self, pending: PendingStep, weights: WholeWeights) -> None:
+        self._count_removed(self._store.add_weights(pending.version, weights()))
+
+    def _count_removed(self, num_removed: int) -> None:
+        if num_removed:
+            self._exporter.add(trainer_metrics.RECORDER_DROPPED, num_removed, reason="max_bytes")
 
     def _write_now(self, pending: PendingStep, conditions: tuple[str, ...], badness: float) -> None:
+        pending.complete()  # a curve that breaks has the newest step written before its turn
         bundle = pending.to_bundle(
             self._run, self._run_settings, conditions, self._settings.weights
         )
-        num_removed = self._store.add_step(bundle, pending.name, badness)
-        if num_removed:
-            self._exporter.add(trainer_metrics.RECORDER_DROPPED, num_removed, reason="max_bytes")
+        self._count_removed(self._store.add_step(bundle, pending.name, badness))
         for reason in conditions or ("every_steps",):
             self._exporter.add(trainer_metrics.RECORDED_STEPS, reason=reason)
         self._exporter.set(trainer_metrics.RECORDER_BYTES, self._store.num_bytes)

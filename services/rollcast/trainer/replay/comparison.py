@@ -104,7 +104,8 @@ class ReplayReport:
         """
         recorded, replayed = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
         scale = max(np.abs(recorded[np.isfinite(recorded)]).max(initial=0.0), 1e-9)
-        gaps = np.where(recorded == replayed, 0.0, np.abs(recorded - replayed))
+        with np.errstate(invalid="ignore"):  # inf - inf
+            gaps = np.where(recorded == replayed, 0.0, np.abs(recorded - replayed))
         gaps = np.where(np.isnan(recorded) & np.isnan(replayed), 0.0, gaps)
         worst = int(np.argmax(gaps)) if len(gaps) else 0
         if len(pairs) == 1:
