@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,7 @@ def test_a_mistake_is_one_sentence(run: Path, tmp_path: Path) -> None:
     assert "no step is recorded; set record.every_steps" in refusal(
         "replay", str(tmp_path), "--step", "1"
     )
+    assert "there is no such folder" in refusal("replay", str(tmp_path / "nowhere"), "--step", "1")
 
 
 def test_a_step_opens_in_python(run: Path, tmp_path: Path) -> None:
@@ -52,3 +54,20 @@ def test_a_step_opens_in_python(run: Path, tmp_path: Path) -> None:
     assert bundle.groups[0].rollouts[0].token_ids.dtype == "int32"
     with pytest.raises(rollcast.InputError, match="give the folder of a recorded step"):
         rollcast.load_step(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", ["[" * 100_000 + "]" * 100_000, '{"run": "x"}', None], ids=["deep", "short", "index"]
+)
+def test_a_step_of_somebody_else_is_read_and_not_believed(
+    run: Path, tmp_path: Path, content: str | None
+) -> None:
+    folder = tmp_path / "step-2"
+    shutil.copytree(run / "recorded" / "step-2", folder)
+    if content is None:
+        record = json.loads((folder / "step.json").read_text())
+        record["sequences"][0]["rollout"] = 99
+        content = json.dumps(record)
+    (folder / "step.json").write_text(content)
+    with pytest.raises(rollcast.InputError, match="is damaged"):
+        rollcast.load_step(folder)

@@ -63,6 +63,12 @@ def test_the_best_is_exported_as_it_was(trained: tuple[Path, Path], tmp_path: Pa
     answered = rollcast("model", "export", run, "--folder", folder)
     assert answered.stdout == f"the model of step 1 is in {folder}\n", answered.stderr
     check_same(folder, models / "model-1")
+    again = rollcast("model", "export", run, "--folder", folder, "--step", "2")
+    assert again.returncode == 0
+    assert again.stdout == (
+        f"{folder} is there already and is left unchanged; name another --folder\n"
+    )
+    check_same(folder, models / "model-1")
 
 
 def test_another_is_exported(ranks: Ranks, trained: tuple[Path, Path], tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ class StepRecorder:
         action = partial(self._write_now, pending, conditions, badness)
         pending.is_written = self._submit("steps", pending.num_bytes, action)
 
-    def _submit(self, kind: Kind, num_bytes: int, action: Callable[[], None]) -> bool:
+    def _submit(self, kind: Kind, num_bytes: int, action: Callable[[], object]) -> bool:
         """Let the thread do it; False = it was dropped: what waits takes too much memory."""
         has_room = self._reserve(kind, num_bytes)
         if has_room:
@@ -219,7 +219,7 @@ class StepRecorder:
             self._pending_bytes[kind] += num_bytes
         return True
 
-    def _start(self, kind: Kind, num_bytes: int, action: Callable[[], None]) -> None:
+    def _start(self, kind: Kind, num_bytes: int, action: Callable[[], object]) -> None:
         """Let the thread do what there is room for."""
         with self._lock:
             future = self._thread.submit(self._carry_out, kind, num_bytes, action)
@@ -227,7 +227,7 @@ class StepRecorder:
 
     # The thread
 
-    def _carry_out(self, kind: Kind, num_bytes: int, action: Callable[[], None]) -> None:
+    def _carry_out(self, kind: Kind, num_bytes: int, action: Callable[[], object]) -> None:
         try:
             action()
         except (OSError, UserError) as error:
