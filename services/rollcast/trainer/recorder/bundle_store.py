@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,8 @@ from rollcast.runfolder.files import RECORDED
 from rollcast.runfolder.writing import make_folder
 from rollcast.trainer.learner.whole_weights import array_digest
 from rollcast.wire.version import PolicyVersion
+
+_STEP_NAME = re.compile(r"step-\d+(-skipped|-failed)?")
 
 
 @dataclass(eq=False)
@@ -50,9 +53,10 @@ class BundleStore:
         for path in self._weights.glob("*.tmp"):
             path.unlink()
         listed = {entry.name: entry for entry in RecordedIndex.read(self.run_folder).steps}
-        there = {path.name for path in self._folder.glob("step-*")}
+        there = {path.name for path in self._folder.iterdir() if _STEP_NAME.fullmatch(path.name)}
         # Of a trainer that was killed before it wrote the list, or if that cannot be read
-        unlisted = [self._entry_of_folder(name) for name in sorted(there - listed.keys())]
+        unlisted = [self._entry_of_folder(name) for name in there - listed.keys()]
+        unlisted.sort(key=lambda entry: entry.step)
         kept = [entry for name, entry in listed.items() if name in there]
         self.index = RecordedIndex([*unlisted, *kept])
 

@@ -41,7 +41,7 @@ from rollcast.trainer.recorder.pending_step import PendingStep, TeacherAnswers
 from rollcast.wire.version import PolicyVersion
 
 log = get_logger()
-Kind = Literal["steps", "weights"]
+MemoryKind = Literal["steps", "weights"]
 """Kinds of memory that wait for the disk."""
 
 
@@ -73,7 +73,7 @@ class StepRecorder:
         self._under_way: PendingStep | None = None
         self._was_broken = False
         self._lock = Lock()
-        self._pending_bytes: Counter[Kind] = Counter()
+        self._pending_bytes: Counter[MemoryKind] = Counter()
         self._futures: list[Future[None]] = []
         self._thread = ThreadPoolExecutor(1, "recorder")
         self._store = BundleStore(
@@ -201,14 +201,14 @@ class StepRecorder:
         action = partial(self._write_now, pending, conditions, badness)
         pending.is_written = self._submit("steps", pending.num_bytes, action)
 
-    def _submit(self, kind: Kind, num_bytes: int, action: Callable[[], object]) -> bool:
+    def _submit(self, kind: MemoryKind, num_bytes: int, action: Callable[[], object]) -> bool:
         """Let the thread do it; False = it was dropped: what waits takes too much memory."""
         has_room = self._reserve(kind, num_bytes)
         if has_room:
             self._start(kind, num_bytes, action)
         return has_room
 
-    def _reserve(self, kind: Kind, num_bytes: int) -> bool:
+    def _reserve(self, kind: MemoryKind, num_bytes: int) -> bool:
         """Count memory that will wait for the thread, if there is room."""
         with self._lock:
             waiting = self._pending_bytes[kind]
@@ -219,7 +219,7 @@ class StepRecorder:
             self._pending_bytes[kind] += num_bytes
         return True
 
-    def _start(self, kind: Kind, num_bytes: int, action: Callable[[], object]) -> None:
+    def _start(self, kind: MemoryKind, num_bytes: int, action: Callable[[], object]) -> None:
         """Let the thread do what there is room for."""
         with self._lock:
             future = self._thread.submit(self._carry_out, kind, num_bytes, action)
@@ -227,7 +227,7 @@ class StepRecorder:
 
     # The thread
 
-    def _carry_out(self, kind: Kind, num_bytes: int, action: Callable[[], object]) -> None:
+    def _carry_out(self, kind: MemoryKind, num_bytes: int, action: Callable[[], object]) -> None:
         try:
             action()
         except (OSError, UserError) as error:
