@@ -59,6 +59,9 @@ class StepRecorder:
         self._run_folder = config.run_folder
         self._run_settings: dict[str, Any] = config.model_dump(mode="json")
         self._learners = learners
+        assert learners.learner.tape is not None
+        self._tape = learners.learner.tape
+        self._takes_weights = False
         # In float32
         self._weight_bytes = sum(4 * math.prod(spec.shape) for spec in learners.specs)
         self._exporter = exporter
@@ -92,7 +95,8 @@ class StepRecorder:
         started = time.perf_counter()
         tasks = [self._find_task(group) for group in groups]
         weights: WholeWeights | None = None
-        if self._keeps_weights(version.step):
+        self._takes_weights = self._keeps_weights(version.step)
+        if self._takes_weights and not self._tape.copies_whole_weights:
             weights = self._learners.gather_weights()
         self._under_way = PendingStep(
             version,
@@ -108,12 +112,10 @@ class StepRecorder:
         """The update is over, whether or not it made a step."""
         started = time.perf_counter()
         pending = self._under_way
-        tape = self._learners.learner.tape
         assert pending is not None
-        assert tape is not None
         self._under_way = None
         pending.stats = stats
-        pending.taped = tape.take()
+        pending.taped = self._tape.take()
         pending.at = time.time()
         with self._lock:
             self._ring.append(pending)
@@ -123,18 +125,16 @@ class StepRecorder:
         conditions = pending.find_conditions(self._settings)
         every = self._settings.every_steps
         is_due = every is not None and stats.applied and pending.step % every == 0
-        before_end = pending.waited_seconds
         if pending.taped is not None:
-            before_end += pending.taped.seconds
-        pending.waited_seconds = before_end + time.perf_counter() - started
-        # Not earlier: the thread shares this process's interpreter with the step.
-        self._keep_weights(pending)
+            pending.waited_seconds += pending.taped.seconds
+        pending.waited_seconds += time.perf_counter() - started
+        self._exporter.add(trainer_metrics.RECORDER_WAIT, pending.waited_seconds)
+        # Last: the thread shares this process's interpreter with the step.
+        self._hand_over(pending)
         if conditions:
             self._write_ring(tuple(conditions), max(conditions.values()))
         elif is_due:
             self._write(pending, (), 0.0)
-        waited_seconds = before_end + time.perf_counter() - started
-        self._exporter.add(trainer_metrics.RECORDER_WAIT, waited_seconds)
 
     def evaluated(self) -> None:
         """The curve has a new point."""
@@ -146,7 +146,7 @@ class StepRecorder:
         if "failed" not in self._settings.on:
             return
         if self._under_way is not None:
-            self._keep_weights(self._under_way)
+            self._hand_over(self._under_way)
             with self._lock:
                 self._ring.append(self._under_way)
         if self._ring:
@@ -175,10 +175,12 @@ class StepRecorder:
         later_steps = range(first, first + 1 + self._num_older_versions)
         return any(step % self._settings.every_steps == 0 for step in later_steps)
 
-    def _keep_weights(self, pending: PendingStep) -> None:
+    def _hand_over(self, pending: PendingStep) -> None:
         """Let the thread write the weights before a step, and compute checksums."""
         weights = pending.weights
         pending.weights = None
+        if self._takes_weights and self._tape.copies_whole_weights:
+            weights = self._tape.take_whole_weights()
         self._submit(0, pending.complete)
         if weights is not None:
             self._submit(

@@ -89,8 +89,8 @@ def counterfactual(
         other = figures_of_record(batch, config.recipe, micro_batches)
         if other is None:
             answer["not_checked"].append(
-                "loss: the other recipe trains on sequences without recorded log-probs; "
-                "record.weights: step makes them"
+                "loss: the other recipe needs log-probs of further sequences or of a reference "
+                "policy, which are not recorded; with record.weights: step they are computed"
             )
         answer["not_checked"].append(
             "gradient norm and change of probabilities: no weights were kept (record.weights)"
