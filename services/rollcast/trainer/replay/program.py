@@ -53,7 +53,9 @@ def replay(
     check_labels(batch, report)
     weights = _check_weights(batch, report, ranks)
     if changed is not None:
-        report.counterfactual = counterfactual(batch, changed, ranks, weights)
+        report.counterfactual = counterfactual(
+            batch, changed.recipe, changed.trainer.tokens_per_micro_batch, ranks, weights
+        )
     if group is not None:
         report.tokens = token_rows(batch)
     return report

@@ -47,7 +47,7 @@ def make_learner(batch: RecordedBatch, recipe: Recipe, ranks: Ranks, weights: Ar
         for name, weight in trained.items():
             weight.to_local().copy_(torch.from_numpy(weights[name]))
     learner.updates = batch.bundle.version.step
-    learner.tape = LossTape(ranks, learner.policy.trained_weights)
+    learner.tape = LossTape(ranks, list(trained.items()))
     return learner
 
 
