@@ -4,10 +4,10 @@
                                           -> ring of the last steps, in memory
                                           -> a thread: bundle -> disk, within record.max_bytes
 
-    evaluated: the thread fits the curve, for the condition `broken`
-    fail:      the ring, and the step under way, are written before the trainer ends
+    note_evaluation: the thread fits the curve, for the condition `broken`
+    fail:            the ring, and the step under way, are written before the trainer ends
 
-The thread never holds a step up: what it has no room for is dropped and counted.
+The thread never holds a step up: steps beyond its room are dropped and counted.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class StepRecorder:
         elif is_due:
             self._write(pending, (), 0.0)
 
-    def evaluated(self) -> None:
+    def note_evaluation(self) -> None:
         """The curve has a new point."""
         if "broken" in self._settings.on:
             self._submit(0, self._judge)
