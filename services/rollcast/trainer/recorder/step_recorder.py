@@ -183,7 +183,8 @@ class StepRecorder:
         self._submit(0, pending.complete)
         if weights is not None:
             self._submit(
-                self._weight_bytes, lambda: self._store.add_weights(pending.version, weights())
+                self._weight_bytes,
+                lambda: self._store.add_weights(pending.version, weights(), pending.digests_before),
             )
 
     def _write_ring(self, conditions: tuple[str, ...], badness: float) -> None:

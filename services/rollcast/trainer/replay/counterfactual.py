@@ -18,7 +18,7 @@ import yaml
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig, parse_run_config
-from rollcast.recorded.plain_values import Arrays
+from rollcast.recorded.array_file import Arrays
 from rollcast.trainer.learner.batch import MicroBatch, TrainingSequence, plan_micro_batches
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.replay.assembled import assemble_again

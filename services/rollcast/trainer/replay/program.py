@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
-from rollcast.recorded.plain_values import Arrays
+from rollcast.recorded.array_file import Arrays
 from rollcast.recorded.recorded_index import find_step
 from rollcast.recorded.step_bundle import StepBundle, load_step
 from rollcast.tasks.tokens import Tokenizer, load_tokenizer

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from rollcast.config.recipe import Recipe
-from rollcast.recorded.plain_values import Arrays
+from rollcast.recorded.array_file import Arrays
 from rollcast.recorded.step_bundle import RECORD_FILE, load_step
 from rollcast.trainer.learner.batch import MicroBatch, denominator
 from rollcast.trainer.learner.group import build_learner
