@@ -96,6 +96,8 @@ ELSEWHERE = (
         "test_a_set_is_stopped_by_ctrl_c_and_continued_to_its_table", ('"ablate"', "--without")),
     Elsewhere("rollcast sweep run", "tests/system/test_sweep.py",
         "test_a_sweep_is_stopped_killed_and_continued_to_its_answer", ('"sweep", "run"', "--plot")),
+    Elsewhere("rollcast sweep decide", "tests/cli/test_sweep_decide.py",
+        "test_an_answer_comes_before_the_next_question_is_asked", ('"sweep", "decide"',)),
     Elsewhere("rollcast model arithmetic", "tests/local/test_trained_demo_model.py",
         "test_the_model_is_trained_once_and_its_characters_are_its_tokens", ("ensure_base_model",)),
     Elsewhere("rollcast model merge", "tests/trainer/test_merged_adapters.py",

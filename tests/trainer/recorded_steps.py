@@ -44,7 +44,7 @@ def find_task(group: RolloutGroup) -> PromptTask:
 
 
 def make_recorder(config: RunConfig, learners: LearnerGroup, exporter: Exporter) -> StepRecorder:
-    return StepRecorder(config, learners, exporter, find_task, max_staleness=8)
+    return StepRecorder(learners, exporter, find_task, max_staleness=8)
 
 
 def graded_groups(seed: int) -> list[RolloutGroup]:

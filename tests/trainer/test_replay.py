@@ -348,3 +348,15 @@ def test_a_bundle_that_is_none_or_damaged_is_one_sentence(make: Make, tmp_path: 
     with pytest.raises(UserError, match="is damaged"):
         load_step(bundle.path)
     assert [entry.step for entry in RecordedIndex.read(run).steps] == [1, 2, 3]
+
+
+def test_a_recipe_that_needs_more_than_the_record_is_said(make: Make, ranks: Ranks) -> None:
+    bundle = step(make(record={"weights": "none"}))
+    for setting in ("recipe.kl.coefficient=0.1", "recipe.zero_variance_filter=false"):
+        answer = replay(bundle, ranks, settings=[setting]).counterfactual
+        assert answer is not None
+        assert any("which are not recorded" in reason for reason in answer["not_checked"]), setting
+    answer = replay(bundle, ranks, settings=["recipe.loss.ratio_max=0.5"]).counterfactual
+    assert answer is not None
+    pair = answer["figures"]["ratios_clipped_high"]
+    assert pair["other"] > pair["recorded"], "more ratios are cut"

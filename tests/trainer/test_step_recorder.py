@@ -107,8 +107,8 @@ def test_a_curve_that_breaks_keeps_the_newest_steps(
         rate = 0.1 + 0.05 * number if number < 12 else max(0.02, 0.65 - 0.2 * (number - 11))
         point = EvaluationRecord(1, 10 * number, rate, 0.1 * number, standard_error=0.01)
         append_line(config.run_folder / "evaluations.jsonl", as_json(point))
-    recorder.evaluated()
-    recorder.evaluated()
+    recorder.note_evaluation()
+    recorder.note_evaluation()
     recorder.close()
     assert kept(config.run_folder) == [("step-1", []), ("step-2", ["broken"])], "once"
 

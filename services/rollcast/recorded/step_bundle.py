@@ -8,7 +8,6 @@ weights in `RUN/recorded/weights/1.11.safetensors`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollcast.config.errors import UserError
-from rollcast.recorded.plain_values import Arrays, from_plain, to_plain
+from rollcast.recorded.array_file import Arrays, load_arrays
+from rollcast.recorded.plain_values import from_plain, to_plain
 from rollcast.rollouts.records import PromptTask, RolloutGroup
 from rollcast.wire.version import PolicyVersion
 
@@ -173,35 +173,12 @@ def _check_sequences(bundle: StepBundle) -> None:
             raise ValueError("a sequence has a longer mask than its rollout has tokens")
 
 
-def encode_step(bundle: StepBundle) -> tuple[bytes, bytes]:
-    """The content of both files, JSON first."""
-    from safetensors.numpy import save
-
+def encode_step(bundle: StepBundle) -> tuple[bytes, Arrays]:
+    """The content of step.json, and the arrays that it names."""
     arrays: Arrays = {}
     record = {
         item.name: to_plain(getattr(bundle, item.name), item.name, arrays)
         for item in fields(bundle)
         if item.name != "path"
     }
-    return json.dumps(record).encode(), save(arrays, {"format": FORMAT})
-
-
-def load_arrays(path: Path) -> tuple[Arrays, dict[str, str]]:
-    """Arrays and metadata of a safetensors file. Raises UserError if it is damaged."""
-    try:
-        from safetensors import SafetensorError, safe_open
-    except ImportError as error:
-        raise UserError(
-            "recorded steps are read with safetensors; install it: pip install safetensors"
-        ) from error
-    try:
-        with safe_open(path, framework="numpy") as file:
-            arrays: Mapping[str, Any] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return dict(arrays), dict(file.metadata() or {})
-    except OSError as error:
-        raise UserError(
-            f"{path}: cannot be read ({error.strerror or 'no such file'}); give the folder of a "
-            "recorded step, as RUN/recorded/step-12"
-        ) from error
-    except SafetensorError as error:
-        raise UserError(f"{path}: is damaged ({error}); choose another step") from error
+    return json.dumps(record).encode(), arrays

@@ -92,7 +92,7 @@ def find_arms(sweep: SweepFile, base: Recipe, path: Path) -> list[Variant]:
             f"sweep file {path}: makes {num_arms} arms; `arms`, `grid` and `recipes` together "
             "need 2 to 100"
         )
-    arms = [Variant(arm.name, _in_words(arm.settings), _nested(arm.settings)) for arm in sweep.arms]
+    arms = [Variant(arm.name, _in_words(arm.settings), _nest(arm.settings)) for arm in sweep.arms]
     arms += _grid_arms(sweep, path)
     arms += recipe_variants(base, sweep.recipes)
     names = [arm.name for arm in arms]
@@ -120,7 +120,7 @@ def _grid_arms(sweep: SweepFile, path: Path) -> list[Variant]:
                 f"sweep file {path}: grid: makes the arm {name}, whose name is longer than 40 "
                 "characters; give its settings under `arms` with a name of your own"
             )
-        arms.append(Variant(name, _in_words(settings), _nested(settings)))
+        arms.append(Variant(name, _in_words(settings), _nest(settings)))
     return arms
 
 
@@ -131,7 +131,7 @@ def _short(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _nested(settings: dict[str, Any]) -> Change:
+def _nest(settings: dict[str, Any]) -> Change:
     """Dotted names as mappings within mappings."""
     nested: Change = {}
     for name, value in settings.items():
@@ -139,7 +139,7 @@ def _nested(settings: dict[str, Any]) -> Change:
         place = nested
         for group in groups:
             place = place.setdefault(group, {})
-        plain = _nested(value) if isinstance(value, dict) else value
+        plain = _nest(value) if isinstance(value, dict) else value
         place[setting] = (place.get(setting, {}) | plain) if isinstance(plain, dict) else plain
     return nested
 

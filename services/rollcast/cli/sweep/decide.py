@@ -6,10 +6,9 @@ import json
 import sys
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from rollcast.cli.corpus.single_thread import use_one_thread
 from rollcast.config.errors import UserError
@@ -17,40 +16,6 @@ from rollcast.config.errors import UserError
 if TYPE_CHECKING:
     from rollcast.scaling.sweep.policy import SweepDecision
     from rollcast.scaling.sweep.prior import SweepPrior
-
-PassRate = Annotated[float, Field(ge=0.0, le=1.0)]
-Amount = Annotated[FiniteFloat, Field(ge=0.0)]
-
-
-class SweepArm(BaseModel):
-    """One arm of a question."""
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    spent: Annotated[float, Field(ge=0.0, le=1.0)]
-    """Compute spent over the end."""
-    readings: Annotated[
-        tuple[tuple[Amount, PassRate, PassRate | None], ...], Field(max_length=10_000)
-    ]
-    """Compute, pass rate, standard error or null."""
-
-
-class SweepQuestion(BaseModel):
-    """The present state of a sweep."""
-
-    model_config = ConfigDict(frozen=True)
-
-    arms: Annotated[tuple[SweepArm, ...], Field(min_length=2, max_length=64)]
-    """Two of one name are two seeds of one arm."""
-    end: Annotated[FiniteFloat, Field(gt=0.0)]
-    """Compute at which the arms are compared."""
-    budget_left: Amount
-    """Compute that is left, in whole runs to the end."""
-    last: bool = False
-    """True: nothing more is run."""
-    prior: Path | None = None
-    """A file of `python -m benchmarks.world_prior`; null = the built-in numbers."""
 
 
 def decide() -> None:
@@ -69,11 +34,16 @@ def decide() -> None:
     the part of a whole run from which `gain` is expected. `choose` is the arm to use now, `chance`
     and `level` those of each arm at the end.
 
+    Questions come on standard input.
+
     \b
-    rollcast sweep decide < questions.jsonl
+    rollcast sweep decide
     """
     # Matrices of some hundred rows: threads only wait for one another.
     use_one_thread()
+    from pydantic import ValidationError
+
+    from rollcast.cli.sweep.question import SweepQuestion
     from rollcast.scaling.sweep.policy import decide as decide_sweep
     from rollcast.scaling.sweep.state import SweepRun, SweepState
 

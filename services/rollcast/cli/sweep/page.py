@@ -76,24 +76,22 @@ def _picture(answer: dict[str, Any]) -> str:
         for rate in (0.0, highest / 2.0, highest)
     ]
     parts.append(f'<text x="{x(target) - 60}" y="{height - 8}">target {target:.3g}</text>')
+    names = []
     for index, arm in enumerate(answer["arms"]):
         colour, _ = look_of_run(index)
         for run in arm["runs"]:
             path = " ".join(f"{x(compute)},{y(rate)}" for compute, rate in run["readings"])
             parts.append(f'<polyline fill="none" stroke="{colour}" points="{path}"/>')
         if (level := arm["level"]) is not None:
-            place = x(target) + 8 + 5 * index
+            place = x(target) + 8 + min(5.0, 150.0 / len(answer["arms"])) * index
             parts.append(
                 f'<line stroke="{colour}" stroke-width="3" x1="{place}" x2="{place}" '
                 f'y1="{y(level["q05"])}" y2="{y(level["q95"])}"/>'
             )
         name = escape(f"{arm['arm']} {arm['chance'] or 0.0:.2f}")
-        parts.append(
-            f'<text x="{width - 120}" y="{20 + 16 * index}" style="fill:{colour}">{name}</text>'
-        )
+        names.append(f'<span style="color:{colour}">&#9632;</span> {name}')
     label = "Pass rates over compute, and the 90 % band of each arm at the target"
-    height = max(height, 30 + 16 * len(answer["arms"]))
     return (
         f'<svg role="img" aria-label="{label}" viewBox="0 0 {width} {height}">'
-        f"{''.join(parts)}</svg><p>{label}.</p>"
+        f"{''.join(parts)}</svg><p>{label}.</p><p>{' &nbsp; '.join(names)}</p>"
     )

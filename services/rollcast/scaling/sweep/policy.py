@@ -49,8 +49,8 @@ class SweepDecision:
 
     @property
     def best(self) -> ArmOutlook:
-        """The arm with the highest expected level."""
-        return max(self.arms, key=lambda outlook: outlook.level)
+        """The arm with the highest expected level; of several at 1 the likeliest to be it."""
+        return max(self.arms, key=lambda outlook: (outlook.level, outlook.chance))
 
 
 def decide(state: SweepState, prior: SweepPrior) -> SweepDecision:
@@ -60,7 +60,9 @@ def decide(state: SweepState, prior: SweepPrior) -> SweepDecision:
     draws = belief.draws(10_000)
     chance = np.bincount(draws.argmax(axis=1), minlength=len(belief.arms)) / len(draws)
     low, high = np.quantile(draws, (0.05, 0.95), axis=0)
-    columns = zip(belief.arms, belief.mean, low, high, chance, strict=True)
+    # A Gaussian process knows no bounds.
+    level, low, high = np.clip((belief.mean, low, high), 0.0, 1.0)
+    columns = zip(belief.arms, level, low, high, chance, strict=True)
     arms = tuple(ArmOutlook(arm, *map(float, numbers)) for arm, *numbers in columns)
     best = max(_plans(state, belief), default=None)
     if best is None:

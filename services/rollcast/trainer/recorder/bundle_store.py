@@ -9,12 +9,13 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import save
 
 from rollcast.config.access_modes import open_for_group
+from rollcast.recorded.array_file import write_arrays
 from rollcast.recorded.recorded_index import IndexEntry, RecordedIndex
 from rollcast.recorded.step_bundle import (
     ARRAYS_FILE,
+    FORMAT,
     RECORD_FILE,
     WEIGHTS,
     StepBundle,
@@ -67,16 +68,17 @@ class BundleStore:
         shutil.rmtree(temporary, ignore_errors=True)
         try:
             make_folder(temporary)
-            for file_name, content in ((RECORD_FILE, record), (ARRAYS_FILE, arrays)):
-                _write(temporary / file_name, content)
+            with open(temporary / RECORD_FILE, "wb", opener=open_for_group) as file:
+                file.write(record)
+            write_arrays(temporary / ARRAYS_FILE, arrays, {"format": FORMAT})
         except BaseException:  # a full disk needs the room for checkpoints
             shutil.rmtree(temporary, ignore_errors=True)
             raise
+        num_bytes = sum(path.stat().st_size for path in temporary.iterdir())
         target = self._folder / name
         if target.exists():
             shutil.rmtree(target)
         temporary.replace(target)
-        num_bytes = len(record) + len(arrays)
         versions = self._needed_versions(bundle.version.step)
         entry = IndexEntry(name, bundle.step, list(bundle.conditions), badness, num_bytes, versions)
         others = [item for item in self.index.steps if item.name != name]
@@ -88,16 +90,18 @@ class BundleStore:
     def has_weights(self, version: PolicyVersion) -> bool:
         return self._file(str(version)).exists()
 
-    def add_weights(self, version: PolicyVersion, weights: dict[str, NDArray[np.float32]]) -> int:
-        """Write the weights of a version; returns how many steps were removed to make room."""
-        content = save(weights, {name: array_digest(array) for name, array in weights.items()})
-        temporary = self._file(str(version)).with_suffix(".tmp")
-        try:
-            _write(temporary, content)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        temporary.replace(self._file(str(version)))
+    def add_weights(
+        self,
+        version: PolicyVersion,
+        weights: dict[str, NDArray[np.float32]],
+        digests: dict[str, str],
+    ) -> int:
+        """Write the weights of a version; returns how many steps were removed to make room.
+
+        `digests`: their checksums when they were used; empty = not known.
+        """
+        known = digests or {name: array_digest(array) for name, array in weights.items()}
+        write_arrays(self._file(str(version)), weights, known)
         num_removed = self._remove_surplus()
         if num_removed:
             self.index.write(self.run_folder)
@@ -155,8 +159,3 @@ class BundleStore:
 
     def _file(self, version: str) -> Path:
         return self._weights / f"{version}.safetensors"
-
-
-def _write(path: Path, content: bytes) -> None:
-    with open(path, "wb", opener=open_for_group) as file:
-        file.write(content)

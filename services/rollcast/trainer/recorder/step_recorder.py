@@ -4,10 +4,10 @@
                                           -> ring of the last steps, in memory
                                           -> a thread: bundle -> disk, within record.max_bytes
 
-    evaluated: the thread fits the curve, for the condition `broken`
-    fail:      the ring, and the step under way, are written before the trainer ends
+    note_evaluation: the thread fits the curve, for the condition `broken`
+    fail:            the ring, and the step under way, are written before the trainer ends
 
-The thread never holds a step up: what it has no room for is dropped and counted.
+The thread never holds a step up: steps beyond its room are dropped and counted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from typing import Any, Literal
 
 from rollcast.config.errors import UserError
 from rollcast.config.record import StepRecording
-from rollcast.config.run import RunConfig
 from rollcast.curves.run_forecast import forecast_history
 from rollcast.curves.sources.run_folder import history_of_folder
 from rollcast.rollouts.records import PromptTask, RolloutGroup
@@ -50,18 +49,21 @@ class StepRecorder:
 
     def __init__(
         self,
-        config: RunConfig,
         learners: LearnerGroup,
         exporter: Exporter,
         find_task: Callable[[RolloutGroup], PromptTask],
         max_staleness: int,
     ) -> None:
         """`find_task`: the task that a group answers, until the group is settled."""
+        config = learners.config
         self._settings: StepRecording = config.record
         self._run = config.run
         self._run_folder = config.run_folder
         self._run_settings: dict[str, Any] = config.model_dump(mode="json")
         self._learners = learners
+        assert learners.learner.tape is not None
+        self._tape = learners.learner.tape
+        self._takes_weights = False
         # In float32
         self._weight_bytes = sum(4 * math.prod(spec.shape) for spec in learners.specs)
         self._exporter = exporter
@@ -97,7 +99,10 @@ class StepRecorder:
         weights: WholeWeights | None = None
         # Not gathered if they would be dropped: a transfer between ranks that nobody receives holds
         # up every later one.
-        if self._keeps_weights(version.step) and self._reserve("weights", self._weight_bytes):
+        self._takes_weights = self._keeps_weights(version.step) and self._reserve(
+            "weights", self._weight_bytes
+        )
+        if self._takes_weights and not self._tape.copies_whole_weights:
             weights = self._learners.gather_weights()
         self._under_way = PendingStep(
             version,
@@ -113,12 +118,10 @@ class StepRecorder:
         """The update is over, whether or not it made a step."""
         started = time.perf_counter()
         pending = self._under_way
-        tape = self._learners.learner.tape
         assert pending is not None
-        assert tape is not None
         self._under_way = None
         pending.stats = stats
-        pending.taped = tape.take()
+        pending.taped = self._tape.take()
         pending.at = time.time()
         with self._lock:
             self._ring.append(pending)
@@ -128,20 +131,18 @@ class StepRecorder:
         conditions = pending.find_conditions(self._settings)
         every = self._settings.every_steps
         is_due = every is not None and stats.applied and pending.step % every == 0
-        before_end = pending.waited_seconds
         if pending.taped is not None:
-            before_end += pending.taped.seconds
-        pending.waited_seconds = before_end + time.perf_counter() - started
-        # Not earlier: the thread shares this process's interpreter with the step.
-        self._keep_weights(pending)
+            pending.waited_seconds += pending.taped.seconds
+        pending.waited_seconds += time.perf_counter() - started
+        self._exporter.add(trainer_metrics.RECORDER_WAIT, pending.waited_seconds)
+        # Last: the thread shares this process's interpreter with the step.
+        self._hand_over(pending)
         if conditions:
             self._write_ring(tuple(conditions), max(conditions.values()))
         elif is_due:
             self._write(pending, (), 0.0)
-        waited_seconds = before_end + time.perf_counter() - started
-        self._exporter.add(trainer_metrics.RECORDER_WAIT, waited_seconds)
 
-    def evaluated(self) -> None:
+    def note_evaluation(self) -> None:
         """The curve has a new point."""
         if "broken" in self._settings.on:
             self._submit("steps", 0, self._judge)
@@ -151,7 +152,7 @@ class StepRecorder:
         if "failed" not in self._settings.on:
             return
         if self._under_way is not None:
-            self._keep_weights(self._under_way)
+            self._hand_over(self._under_way)
             with self._lock:
                 self._ring.append(self._under_way)
         if self._ring:
@@ -180,10 +181,12 @@ class StepRecorder:
         later_steps = range(first, first + 1 + self._num_older_versions)
         return any(step % self._settings.every_steps == 0 for step in later_steps)
 
-    def _keep_weights(self, pending: PendingStep) -> None:
+    def _hand_over(self, pending: PendingStep) -> None:
         """Let the thread write the weights before a step, and compute checksums."""
         weights = pending.weights
         pending.weights = None
+        if self._takes_weights and self._tape.copies_whole_weights:
+            weights = self._tape.take_whole_weights()
         self._submit("steps", 0, pending.complete)
         if weights is not None:
             self._start("weights", self._weight_bytes, partial(self._add_weights, pending, weights))
@@ -241,7 +244,8 @@ class StepRecorder:
                 self._pending_bytes[kind] -= num_bytes
 
     def _add_weights(self, pending: PendingStep, weights: WholeWeights) -> None:
-        self._count_removed(self._store.add_weights(pending.version, weights()))
+        digests = pending.digests_before
+        self._count_removed(self._store.add_weights(pending.version, weights(), digests))
 
     def _count_removed(self, num_removed: int) -> None:
         if num_removed:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rollcast.config.model import Model
-from rollcast.recorded.plain_values import Arrays
+from rollcast.recorded.array_file import Arrays
 from rollcast.rollouts.records import Branch, LegKind, Rollout, TokenIds
 from rollcast.trainer.learner.adapters import ADAPTER, adapted_layers, add_adapters
 from rollcast.trainer.learner.router_replay import RouterReplay
