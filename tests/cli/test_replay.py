@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,18 +58,38 @@ def test_a_step_opens_in_python(run: Path, tmp_path: Path) -> None:
         rollcast.load_step(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "content", ["[" * 100_000 + "]" * 100_000, '{"run": "x"}', None], ids=["deep", "short", "index"]
-)
-def test_a_step_of_somebody_else_is_read_and_not_believed(
-    run: Path, tmp_path: Path, content: str | None
-) -> None:
+def change(record: Any, *place: str | int, value: Any) -> str:
+    """The record with another value at one place, as text."""
+    *parents, last = place
+    part = record
+    for parent in parents:
+        part = part[parent]
+    part[last] = value
+    return json.dumps(record)
+
+
+CHANGES: dict[str, Callable[[Any], str]] = {
+    "deep": lambda record: "[" * 100_000 + "]" * 100_000,
+    "short": lambda record: '{"run": "x"}',
+    "rollout": lambda record: change(record, "sequences", 0, "rollout", value=99),
+    "negative": lambda record: change(record, "sequences", 0, "group", value=-1),
+    "tasks": lambda record: change(record, "tasks", value=[]),
+    "nothing": lambda record: change(record, "sequences", value=[]),
+    "figure": lambda record: change(record, "figures", "loss", value="x"),
+    "span": lambda record: change(
+        record, "groups", 0, "rollouts", 0, "version_spans", 0, "end", value=10**9
+    ),
+    "mask": lambda record: change(
+        record, "sequences", 0, "loss_mask", value={"array": "groups.0.prompt_token_ids"}
+    ),
+}
+
+
+@pytest.mark.parametrize("changed", CHANGES)
+def test_a_step_that_contradicts_itself_is_refused(run: Path, tmp_path: Path, changed: str) -> None:
     folder = tmp_path / "step-2"
     shutil.copytree(run / "recorded" / "step-2", folder)
-    if content is None:
-        record = json.loads((folder / "step.json").read_text())
-        record["sequences"][0]["rollout"] = 99
-        content = json.dumps(record)
-    (folder / "step.json").write_text(content)
+    record = json.loads((folder / "step.json").read_text())
+    (folder / "step.json").write_text(CHANGES[changed](record))
     with pytest.raises(rollcast.InputError, match="is damaged"):
         rollcast.load_step(folder)

@@ -150,7 +150,7 @@ def load_step(path: Path) -> StepBundle:
         if metadata.get("format") != FORMAT:
             raise UserError(f"{path}: is of another format; use the Rollcast that recorded it")
         bundle: StepBundle = from_plain(StepBundle, record, arrays)
-        _check_sequences(bundle)
+        _check(bundle)
     except OSError as error:
         raise UserError(
             f"{path}: cannot be read ({error.strerror}); give the folder of a recorded step, as "
@@ -163,14 +163,34 @@ def load_step(path: Path) -> StepBundle:
     return replace(bundle, path=path)
 
 
-def _check_sequences(bundle: StepBundle) -> None:
-    """Raises IndexError or ValueError for a trained sequence that no rollout has."""
+def _check(bundle: StepBundle) -> None:
+    """Raises ValueError, or IndexError, for parts that contradict each other."""
+    if not bundle.sequences or len(bundle.tasks) != len(bundle.groups):
+        raise ValueError("a group has no task, or nothing was trained on")
+    for name, figure in bundle.figures.items():
+        if not isinstance(figure, (int, float, type(None))):
+            raise ValueError(f"figures.{name} is no number")
+    required = ("loss", "grad_norm", "learning_rate")
+    if bundle.figures and None in map(bundle.figures.get, required):
+        raise ValueError("figures lack the loss, the gradient norm or the learning rate")
+    for group in bundle.groups:
+        for rollout in group.rollouts:
+            for sequence in rollout.sequences:
+                length = len(sequence.token_ids)
+                spans = [(span.start, span.end) for span in sequence.version_spans]
+                spans += [(leg.start, leg.end) for leg in sequence.legs]
+                is_outside = any(not 0 <= start <= end <= length for start, end in spans)
+                if len(sequence.logprobs) != length or is_outside:
+                    raise ValueError("a rollout has spans or log-probs beyond its tokens")
     for item in bundle.sequences:
         if min(item.group, item.rollout, item.number) < 0:
             raise ValueError("a sequence has a negative index")
         sequence = bundle.groups[item.group].rollouts[item.rollout].sequences[item.number]
-        if len(item.loss_mask) > len(sequence.token_ids):
-            raise ValueError("a sequence has a longer mask than its rollout has tokens")
+        if item.loss_mask.dtype != np.bool_:
+            raise ValueError("a loss mask holds other values than true and false")
+        credited = item.loss_mask if item.token_advantages is None else item.token_advantages
+        if not len(credited) == len(item.loss_mask) <= len(sequence.token_ids):
+            raise ValueError("a sequence has a mask or advantages beyond its tokens")
 
 
 def encode_step(bundle: StepBundle) -> tuple[bytes, Arrays]:
