@@ -72,11 +72,15 @@ def copy_rows(weights: NamedWeights) -> CopiedRows:
     The result cuts it; any thread may call that.
     """
     local = [weight.to_local() for _, weight in weights]
-    flat = torch.cat([rows.float().reshape(-1) for rows in local]).cpu()
     shapes = [rows.shape for rows in local]
+    sizes = [rows.numel() for rows in local]
+    flat = torch.empty(sum(sizes))
+    # One by one: on a GPU there may be no room for a second copy of all.
+    for piece, rows in zip(torch.split(flat, sizes), local, strict=True):
+        piece.copy_(rows.reshape(-1))
 
     def cut() -> list[NDArray[np.float32]]:
-        pieces = torch.split(flat, [math.prod(shape) for shape in shapes])
+        pieces = torch.split(flat, sizes)
         return [piece.view(shape).numpy() for piece, shape in zip(pieces, shapes, strict=True)]
 
     return cut
