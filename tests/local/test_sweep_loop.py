@@ -4,15 +4,18 @@ survives deaths, signals and kills.
 
 from __future__ import annotations
 
+import time
 from itertools import groupby
 from pathlib import Path
 
 import pytest
 
 from rollcast.config.errors import UserError
-from rollcast.local.sweep.choice import BUDGET_SPENT
+from rollcast.local.ablation import PlannedRun
+from rollcast.local.sweep.choice import BUDGET_SPENT, choose
 from rollcast.local.sweep.ledger import SweepLedger
 from rollcast.runfolder.sweep_records import SliceEnding
+from rollcast.scaling.law.curve import Curve
 from testkit.simulated_arms import (
     DEVICES,
     EVALUATION_SECONDS,
@@ -22,6 +25,7 @@ from testkit.simulated_arms import (
     SimulatedArms,
     make_loop,
     make_terms,
+    plan_arms,
 )
 from testkit.small_disk import fill, small_disk
 
@@ -151,6 +155,37 @@ def test_a_killed_sweep_closes_its_slice_and_goes_on(tmp_path: Path, evaluations
     assert ledger.open_slice is None
     assert [line.ending for line in ledger.lines].count(SliceEnding.LOST) == 1
     assert ledger.num_skipped == 1
+
+
+def test_a_killed_slice_counts_until_the_last_sign_of_its_run(tmp_path: Path) -> None:
+    class LeftTraining(SimulatedArms):
+        def last_sign(self, item: PlannedRun) -> float:
+            return time.time() + 180.0
+
+    arms = LeftTraining(CEILINGS)
+    arms.kill_after = 3
+    terms = make_terms(4, 0.5)
+    loop, _, _ = make_loop(arms, tmp_path, terms)
+    with pytest.raises(KilledError):
+        loop.run()
+    before = arms.now_seconds
+    resumed, _, _ = make_loop(arms, tmp_path, terms)
+    last = resumed.run()
+    assert last is not None
+    counted = 180.0 + arms.now_seconds - before
+    assert last.spent == pytest.approx(counted * DEVICES / 3600.0, abs=0.01)
+
+
+def test_a_run_a_thousandth_below_the_target_is_not_chosen_again(tmp_path: Path) -> None:
+    planned = plan_arms(tmp_path, ["high", "low"])
+    curves = {
+        f"s-{name}": Curve.from_points([0.2, end], [0.1, rate])
+        for name, rate, end in (("high", 0.5, 0.9995), ("low", 0.45, 0.3))
+    }
+    terms = make_terms(2, 1.0, pause_below=0.0)
+    choice = choose(terms, planned, curves, spent_device_hours=1.3, pause_device_hours=0.0)
+    assert choice.run is not None
+    assert choice.run.variant.name == "low"
 
 
 def test_seeds_of_an_arm_share_its_chance(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The next slice of a sweep: what the policy says of the arms that may run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rollcast.local.ablation import PlannedRun
 from rollcast.scaling.law.curve import Curve
@@ -74,6 +74,8 @@ def choose(
         SweepRun.from_curve(item.variant.name, curves.get(item.config.run), terms.target)
         for item in planned
     ]
+    # Else the last thousandth would be chosen again and again, each time reached at once
+    runs = [replace(run, spent=1.0) if is_reached(run.spent, 1.0) else run for run in runs]
     if not runs:
         return SweepChoice(None, 0.0, 0.0, share, (), spent_device_hours, "every run has failed")
     prior = learned_sweep_prior()
