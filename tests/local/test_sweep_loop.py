@@ -176,16 +176,18 @@ def test_a_killed_slice_counts_until_the_last_sign_of_its_run(tmp_path: Path) ->
     assert last.spent == pytest.approx(counted * DEVICES / 3600.0, abs=0.01)
 
 
-def test_a_run_a_thousandth_below_the_target_is_not_chosen_again(tmp_path: Path) -> None:
-    planned = plan_arms(tmp_path, ["high", "low"])
-    curves = {
-        f"s-{name}": Curve.from_points([0.2, end], [0.1, rate])
-        for name, rate, end in (("high", 0.5, 0.9995), ("low", 0.45, 0.3))
-    }
-    terms = make_terms(2, 1.0, pause_below=0.0)
-    choice = choose(terms, planned, curves, spent_device_hours=1.3, pause_device_hours=0.0)
-    assert choice.run is not None
-    assert choice.run.variant.name == "low"
+def test_runs_a_thousandth_below_the_target_have_reached_it(tmp_path: Path) -> None:
+    """Else such a run would be chosen again each second, and its goal reached at once."""
+    curves = {run: Curve.from_points([0.2, 0.9995], [0.1, 0.5]) for run in ("s-a", "s-b")}
+    choice = choose(
+        make_terms(2, 2.0, pause_below=0.0),
+        plan_arms(tmp_path, ["a", "b"]),
+        curves,
+        spent_device_hours=2.1,
+        pause_device_hours=0.0,
+    )
+    assert choice.run is None
+    assert choice.reason == "every arm that may run has reached the target"
 
 
 def test_seeds_of_an_arm_share_its_chance(tmp_path: Path) -> None:
