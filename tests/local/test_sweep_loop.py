@@ -93,6 +93,17 @@ def test_an_arm_without_a_chance_is_paused_and_resumed_when_the_leader_falls(
     assert choice.run.variant.name == "other"
 
 
+def test_many_arms_all_get_a_reading_before_one_is_paused(tmp_path: Path) -> None:
+    """Of 30 arms none has a chance of .05 at the beginning."""
+    arms = SimulatedArms({f"a{number}": 0.3 + 0.01 * number for number in range(30)})
+    loop, _, _ = make_loop(arms, tmp_path, make_terms(30, 0.3, least_gain=0.001))
+    last = loop.run()
+    assert len(arms.readings) == 30
+    assert last is not None
+    assert last.best is not None
+    assert arms.ceilings[last.best.arm] > 0.5
+
+
 def test_a_dead_arm_is_tried_once_again_and_left_out_with_its_reason(tmp_path: Path) -> None:
     arms = SimulatedArms(CEILINGS)
     arms.deaths = {"s-high": 2, "s-low": 1}

@@ -66,7 +66,8 @@ class SweepFile(Settings):
     pause and a resume, so that pauses take at most a tenth of the compute. 0 = `slice` is kept."""
     pause_below: Annotated[float, Field(ge=0, lt=1)] = 0.05
     """Chance to be the best at the target below which an arm is paused. It is resumed if the chance
-    rises above it again. 0 = the policy alone decides. 0.05 is the usual level of a test."""
+    rises above it again. 0 = the policy alone decides. 0.05 is the usual level of a test. With more
+    than ten arms the bound is half an equal share of the chance, if that is less."""
     least_gain: Annotated[float, Field(ge=0, le=1)] = 0.001
     """Pass rate. The sweep ends when the best further slices are expected to raise the level of the
     chosen arm at the target by less. 0 = the whole budget is spent. 0.001 is less than any

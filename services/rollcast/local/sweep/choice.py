@@ -113,4 +113,12 @@ def is_reached(compute: float, goal: float) -> bool:
 def unpaused_arms(arms: Sequence[ArmOutlook], pause_below: float) -> set[str]:
     """The arms that may run: the best one, and those whose chance is not below the bound."""
     best = max(arms, key=lambda arm: arm.level)
-    return {best.arm} | {arm.arm for arm in arms if arm.chance >= pause_below}
+    bound = pause_bound(len(arms), pause_below)
+    return {best.arm} | {arm.arm for arm in arms if arm.chance >= bound}
+
+
+def pause_bound(num_arms: int, pause_below: float) -> float:
+    """Chance below which an arm is paused: half an equal share at most, else many arms would be
+    paused before their first reading.
+    """
+    return min(pause_below, 0.5 / max(num_arms, 1))
