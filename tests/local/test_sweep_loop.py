@@ -12,7 +12,7 @@ import pytest
 
 from rollcast.config.errors import UserError
 from rollcast.local.ablation import PlannedRun
-from rollcast.local.sweep.choice import BUDGET_SPENT, choose
+from rollcast.local.sweep.choice import BUDGET_SPENT, SweepChoice, choose
 from rollcast.local.sweep.ledger import SweepLedger
 from rollcast.runfolder.sweep_records import SliceEnding
 from rollcast.scaling.law.curve import Curve
@@ -218,6 +218,29 @@ def test_a_choice_worth_more_than_a_slice_ends_the_sweep(tmp_path: Path) -> None
     assert last is not None
     assert "less than 0.01" in last.reason
     assert last.spent < 1.5
+
+
+def test_a_sweep_goes_on_while_longer_slices_would_gain_enough(tmp_path: Path) -> None:
+    """The next slice is chosen by its gain for its compute; that gain alone may be below the
+    least.
+    """
+    curves = {
+        f"s-{name}": Curve.from_points([0.1, 0.2, 0.3], rates)
+        for name, rates in (("a", [0.2, 0.3, 0.35]), ("b", [0.25, 0.29, 0.31]))
+    }
+
+    def choose_with(least_gain: float) -> SweepChoice:
+        return choose(
+            make_terms(2, 1.0, pause_below=0.0, least_gain=least_gain),
+            plan_arms(tmp_path, ["a", "b"]),
+            curves,
+            spent_device_hours=0.6,
+            pause_device_hours=0.0,
+        )
+
+    gain = choose_with(0.0).gain
+    assert choose_with(1.01 * gain).run is not None
+    assert choose_with(1.0).run is None
 
 
 def test_a_full_disk_ends_the_sweep_in_a_sentence_and_leaves_the_ledger_whole(

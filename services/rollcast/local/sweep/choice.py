@@ -79,30 +79,29 @@ def choose(
     if not runs:
         return SweepChoice(None, 0.0, 0.0, share, (), spent_device_hours, "every run has failed")
     prior = learned_sweep_prior()
-    decision = decide(SweepState(runs, terms.target, left), prior)
+    state = SweepState(runs, terms.target, left)
+    decision = decide(state, prior)
     arms = decision.arms
-    places = list(range(len(runs)))
     open_arms = unpaused_arms(arms, terms.pause_below)
     if decision.run is not None and runs[decision.run].arm not in open_arms:
-        places = [place for place in places if runs[place].arm in open_arms]
-        decision = decide(SweepState([runs[place] for place in places], terms.target, left), prior)
-    run = None
+        decision = decide(state, prior, open_arms)
+    chosen = None
     goal = 0.0
     reason = ""
     # A pause that takes all that is left buys no reading.
     if decision.run is None or left * terms.target <= pause_device_hours:
-        is_whole = all(is_reached(runs[place].spent, 1.0) for place in places)
+        is_whole = all(is_reached(run.spent, 1.0) for run in runs if run.arm in open_arms)
         reason = "every arm that may run has reached the target" if is_whole else BUDGET_SPENT
-    elif decision.gain < terms.least_gain:
+    elif decision.largest_gain < terms.least_gain:
         reason = (
             f"the best further slices are expected to raise the chosen arm's level by "
-            f"{decision.gain:.4f}, less than {terms.least_gain:g}"
+            f"{decision.largest_gain:.4f}, less than {terms.least_gain:g}"
         )
     else:
-        index = places[decision.run]
-        run = planned[index]
-        goal = min(1.0, runs[index].spent + max(decision.share, share)) * terms.target
-    return SweepChoice(run, goal, decision.gain, share, arms, spent_device_hours, reason)
+        chosen = planned[decision.run]
+        spent = runs[decision.run].spent
+        goal = min(1.0, spent + max(decision.share, share)) * terms.target
+    return SweepChoice(chosen, goal, decision.gain, share, arms, spent_device_hours, reason)
 
 
 def is_reached(compute: float, goal: float) -> bool:
