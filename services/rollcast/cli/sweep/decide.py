@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rollcast.cli.corpus.single_thread import use_one_thread
+from rollcast.config.bounds import MOST_COMPUTE
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from rollcast.scaling.sweep.prior import SweepPrior
 
 PassRate = Annotated[float, Field(ge=0.0, le=1.0)]
-Amount = Annotated[FiniteFloat, Field(ge=0.0)]
+Amount = Annotated[float, Field(ge=0.0, le=MOST_COMPUTE)]
 
 
 class SweepArm(BaseModel):
@@ -43,7 +44,7 @@ class SweepQuestion(BaseModel):
 
     arms: Annotated[tuple[SweepArm, ...], Field(min_length=2, max_length=64)]
     """Two of one name are two seeds of one arm."""
-    end: Annotated[FiniteFloat, Field(gt=0.0)]
+    end: Annotated[float, Field(ge=1.0 / MOST_COMPUTE, le=MOST_COMPUTE)]
     """Compute at which the arms are compared."""
     budget_left: Amount
     """Compute that is left, in whole runs to the end."""
