@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import yaml
 
-from benchmarks.sweep.__main__ import WHOLE
 from rollcast.cli.sweep.answer import SweepAnswer, sentences, table_of_arms
 from rollcast.cli.sweep.arms import PlannedSweep, plan_sweep
 from rollcast.cli.sweep.page import make_page
@@ -140,15 +139,16 @@ def test_dotted_and_nested_settings_of_one_section_add_up(tmp_path: Path) -> Non
     assert (optimizer.learning_rate, optimizer.warmup_steps) == (1e-6, 3)
 
 
-def test_the_sweeps_of_the_guide_and_of_the_benchmark_are_accepted(tmp_path: Path) -> None:
+def test_the_sweep_of_the_guide_and_one_of_three_settings_are_accepted(tmp_path: Path) -> None:
     (tmp_path / "my-run.yaml").write_text(yaml.safe_dump(RUN_FILE))
     guide = Path("docs/how-to/sweep.md").read_text().partition("```yaml\n")[2].partition("```")[0]
     (tmp_path / "guide.yaml").write_text(guide)
     assert len(plan_sweep(tmp_path / "guide.yaml").planned) == 16
-    # Its sweep file without the model that it trains first
-    settings = WHOLE | {"sweep": "s", "base": "my-run.yaml"}
-    (tmp_path / "benchmark.yaml").write_text(yaml.safe_dump(settings, sort_keys=False))
-    assert len(plan_sweep(tmp_path / "benchmark.yaml").planned) == 16
+    grid = SWEEP["grid"] | {
+        "recipe.optimizer.learning_rate": [8.0e-6, 3.2e-5],
+        "recipe.rollouts_per_prompt": [4, 16],
+    }
+    assert len(plan_sweep(written(tmp_path, sweep="s", grid=grid)).planned) == 16
 
 
 def test_a_target_is_needed(tmp_path: Path) -> None:
