@@ -188,7 +188,7 @@ def test_a_killed_slice_counts_until_the_last_sign_of_its_run(tmp_path: Path) ->
 
 
 def test_runs_a_thousandth_below_the_target_have_reached_it(tmp_path: Path) -> None:
-    """Else such a run would be chosen again each second, and its goal reached at once."""
+    """Else such a run would be chosen again each second, its goal reached already."""
     curves = {run: Curve.from_points([0.2, 0.9995], [0.1, 0.5]) for run in ("s-a", "s-b")}
     choice = choose(
         make_terms(2, 2.0, pause_below=0.0),
@@ -239,6 +239,7 @@ def test_a_sweep_goes_on_while_longer_slices_would_gain_enough(tmp_path: Path) -
         )
 
     gain = choose_with(0.0).gain
+    assert choose_with(0.0).goal == pytest.approx(0.35), "whatever is planned, one slice is given"
     assert choose_with(1.01 * gain).run is not None
     assert choose_with(1.0).run is None
 
@@ -269,7 +270,7 @@ def test_a_full_disk_ends_the_sweep_in_a_sentence_and_leaves_the_ledger_whole(
 def test_an_ended_sweep_goes_on_with_a_larger_budget(tmp_path: Path) -> None:
     arms = SimulatedArms(CEILINGS)
     for share in (0.2, 0.4):
-        loop, _, _ = make_loop(arms, tmp_path, make_terms(4, share))
+        loop, _, _ = make_loop(arms, tmp_path, make_terms(4, share, pause_below=0.0))
         last = loop.run()
         assert last is not None
         assert last.spent == pytest.approx(4 * share, abs=0.05)

@@ -20,7 +20,8 @@ class NamedArm(Settings):
     """Name of the arm, part of its runs' names."""
     settings: dict[str, Any]
     """Settings as a run file nests them, or dotted: `recipe.optimizer.learning_rate: 1.0e-5`. A
-    mapping with a `kind` replaces the base's."""
+    mapping with a `kind` replaces the base's. `run`, `folder`, `seed`, `budget` and `stop_when` are
+    the sweep's."""
 
 
 class SweepBudget(Settings):
@@ -51,7 +52,8 @@ class SweepFile(Settings):
     """Recipes of `rollcast recipe list`, or run files, tried on the base as `rollcast ablate
     --recipe` does."""
     seeds: Annotated[int, Field(ge=1, le=100)] = 1
-    """Runs of each arm. They begin with the base's `seed` and share a law."""
+    """Runs of each arm. They begin with the base's `seed` and share a law. All arms together have
+    100 runs at most."""
     target_device_hours: Annotated[float, Field(gt=0)] | None = None
     """Compute of one run, start-ups left out, at which the arms are compared: the compute at which
     the winner will be used. None = `budget.device_hours` of the run file."""

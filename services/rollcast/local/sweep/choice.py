@@ -74,7 +74,7 @@ def choose(
         SweepRun.from_curve(item.variant.name, curves.get(item.config.run), terms.target)
         for item in planned
     ]
-    # Else the last thousandth would be chosen again and again, each time reached at once
+    # Else the last thousandth would be chosen again each second, its goal reached already
     runs = [replace(run, spent=1.0) if is_reached(run.spent, 1.0) else run for run in runs]
     if not runs:
         return SweepChoice(None, 0.0, 0.0, share, (), spent_device_hours, "every run has failed")
@@ -99,8 +99,8 @@ def choose(
         )
     else:
         chosen = planned[decision.run]
-        spent = runs[decision.run].spent
-        goal = min(1.0, spent + max(decision.share, share)) * terms.target
+        # One slice, also if the gain comes from several: the same run, chosen again, is not paused
+        goal = min(1.0, runs[decision.run].spent + share) * terms.target
     return SweepChoice(chosen, goal, decision.gain, share, arms, spent_device_hours, reason)
 
 
