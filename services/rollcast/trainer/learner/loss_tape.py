@@ -63,12 +63,12 @@ class LossTape:
     plan: list[list[MicroBatch]] = field(default_factory=list)
     """Rank 0: the micro-batches of each rank in the update under way."""
     _noted: list[Tensor] = field(default_factory=list)
-    _sent: list[Sending] = field(default_factory=list)
+    _transfers: list[Sending] = field(default_factory=list)
     _taped: TapedStep | None = None
 
     def __post_init__(self) -> None:
         self._seconds = 0.0
-        self._before: WeightSums = lambda: np.zeros(0, dtype=np.int64)
+        self._sums_before: WeightSums = lambda: np.zeros(0, dtype=np.int64)
         self._rows_before: CopiedRows = list
         self._gathering: WholeWeights = dict
 
@@ -86,7 +86,7 @@ class LossTape:
         return self._gathering
 
     def take_whole_weights(self) -> WholeWeights:
-        """Those that `begin` copied."""
+        """The weights that `begin` copied."""
         rows = self._rows_before
         return lambda: {name: array for (name, _), array in zip(self.weights, rows(), strict=True)}
 
@@ -94,7 +94,7 @@ class LossTape:
         started = time.perf_counter()
         self._noted.clear()
         self._taped = None
-        self._before, self._rows_before = take_sums(self.weights, self.ranks)
+        self._sums_before, self._rows_before = take_sums(self.weights, self.ranks)
         self._seconds = time.perf_counter() - started
 
     def note(self, values: TokenValues) -> None:
@@ -112,15 +112,15 @@ class LossTape:
         rows = torch.cat(self._noted, dim=1).cpu()
         self._noted.clear()
         if self.ranks.rank > 0:
-            for sending in self._sent:
+            for sending in self._transfers:
                 sending.wait()
-            sums = torch.from_numpy(np.stack([self._before(), after()]))
+            sums = torch.from_numpy(np.stack([self._sums_before(), after()]))
             sent = [sums, rows] if rows.numel() else [sums]
-            self._sent = [Sending(start(dist.isend(item, dst=0)), item) for item in sent]
+            self._transfers = [Sending(start(dist.isend(item, dst=0)), item) for item in sent]
             return
         names = [name for name, _ in self.weights]
         values = [rows.numpy()]
-        before_sums = [self._before]
+        before_sums = [self._sums_before]
         after_sums = [after]
         works = []
         for rank in range(1, self.ranks.world_size):

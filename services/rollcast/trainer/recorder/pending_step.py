@@ -33,7 +33,7 @@ class PendingStep:
     groups: list[RolloutGroup]
     sequences: Sequence[TrainingSequence]
     weights: WholeWeights | None
-    """Those before the step, until the thread has them; None = they are not kept."""
+    """The weights before the step, until the thread has them; None = they are not kept."""
     teacher: Mapping[int, TeacherAnswers]
     """By task sequence, an endpoint's answers."""
     waited_seconds: float
