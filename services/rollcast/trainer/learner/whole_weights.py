@@ -172,7 +172,7 @@ def _device_sum(numbers: Tensor, first: int) -> Tensor:
 
 
 def _host_sum(rows: NDArray[np.float32], first: int) -> np.int64:
-    """`_device_sum` of numbers on the host."""
+    """The part that these rows make, on the host."""
     bits = rows.reshape(-1).view(np.int32)
     with np.errstate(over="ignore"):
         factors = _odd_numbers(len(bits)) + np.int64(2 * first)
