@@ -148,15 +148,20 @@ def shift_mask(bundle: StepBundle) -> None:
 
 
 def change_label(bundle: StepBundle) -> None:
-    """A rollout of the newest version is said to be of the oldest one."""
-    oldest, newest = bundle.versions[0], bundle.versions[-1]
+    """The end of a rollout is said to be of another version."""
     rollout = next(
         rollout
         for group in bundle.groups
         for rollout in group.rollouts
-        if rollout.versions == {newest} and not rollout.kv_marks
+        if rollout.version_spans[-1].end - rollout.version_spans[-1].start > 4
     )
-    rollout.version_spans = (VersionSpan(oldest, 0, len(rollout.token_ids)),)
+    *others, last = rollout.version_spans
+    version = next(
+        version
+        for version in reversed(bundle.kept_versions)
+        if version != last.version and version.step <= bundle.version.step
+    )
+    rollout.version_spans = (*others, VersionSpan(version, last.start, last.end))
 
 
 def change_temperature(bundle: StepBundle) -> None:

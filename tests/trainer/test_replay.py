@@ -27,7 +27,7 @@ from rollcast.rollouts.records import GradingStatus, KvMark, RolloutGroup, Versi
 from rollcast.trainer.learner import batch as learner_batch
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.whole_weights import array_digest
-from rollcast.trainer.replay.comparison import Comparison, ReplayReport
+from rollcast.trainer.replay.comparison import RecordCheck, ReplayReport
 from rollcast.trainer.replay.program import replay
 from rollcast.trainer.replay.recorded_batch import RecordedBatch
 from testkit.system.audit import read_lines
@@ -63,7 +63,7 @@ def step(run: Path, number: str = "3") -> StepBundle:
     return load_step(find_step(run, number))
 
 
-def differing(report: ReplayReport) -> list[Comparison]:
+def differing(report: ReplayReport) -> list[RecordCheck]:
     return [item for item in report.comparisons if item.state == "disagrees"]
 
 

@@ -63,7 +63,7 @@ class LossTape:
     plan: list[list[MicroBatch]] = field(default_factory=list)
     """Rank 0: the micro-batches of each rank in the update under way."""
     _noted: list[Tensor] = field(default_factory=list)
-    _sendings: list[Sending] = field(default_factory=list)
+    _transfers: list[Sending] = field(default_factory=list)
     _taped: TapedStep | None = None
 
     def __post_init__(self) -> None:
@@ -112,11 +112,11 @@ class LossTape:
         rows = torch.cat(self._noted, dim=1).cpu()
         self._noted.clear()
         if self.ranks.rank > 0:
-            for sending in self._sendings:
+            for sending in self._transfers:
                 sending.wait()
             sums = torch.from_numpy(np.stack([self._sums_before(), after()]))
             sent = [sums, rows] if rows.numel() else [sums]
-            self._sendings = [Sending(start(dist.isend(item, dst=0)), item) for item in sent]
+            self._transfers = [Sending(start(dist.isend(item, dst=0)), item) for item in sent]
             return
         names = [name for name, _ in self.weights]
         values = [rows.numpy()]

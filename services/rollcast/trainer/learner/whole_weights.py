@@ -72,11 +72,15 @@ def copy_rows(weights: NamedWeights) -> CopiedRows:
     The result cuts it; any thread may call that.
     """
     local = [weight.to_local() for _, weight in weights]
-    flat = torch.cat([rows.float().reshape(-1) for rows in local]).cpu()
     shapes = [rows.shape for rows in local]
+    sizes = [rows.numel() for rows in local]
+    flat = torch.empty(sum(sizes))
+    # One by one: on a GPU there may be no room for a second copy of all.
+    for piece, rows in zip(torch.split(flat, sizes), local, strict=True):
+        piece.copy_(rows.reshape(-1))
 
     def cut() -> list[NDArray[np.float32]]:
-        pieces = torch.split(flat, [math.prod(shape) for shape in shapes])
+        pieces = torch.split(flat, sizes)
         return [piece.view(shape).numpy() for piece, shape in zip(pieces, shapes, strict=True)]
 
     return cut
@@ -168,7 +172,7 @@ def _device_sum(numbers: Tensor, first: int) -> Tensor:
 
 
 def _host_sum(rows: NDArray[np.float32], first: int) -> np.int64:
-    """`_device_sum` of numbers on the host."""
+    """The part that these rows make, on the host."""
     bits = rows.reshape(-1).view(np.int32)
     with np.errstate(over="ignore"):
         factors = _odd_numbers(len(bits)) + np.int64(2 * first)

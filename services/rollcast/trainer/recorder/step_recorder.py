@@ -7,7 +7,7 @@
     note_evaluation: the thread fits the curve, for the condition `broken`
     fail:            the ring, and the step under way, are written before the trainer ends
 
-The thread never holds a step up: steps beyond its room are dropped and counted.
+The thread never holds a step up: steps without room are dropped and counted.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class StepRecorder:
         pending.waited_seconds += time.perf_counter() - started
         self._exporter.add(trainer_metrics.RECORDER_WAIT, pending.waited_seconds)
         # Last: the thread shares this process's interpreter with the step.
-        self._hand_over(pending)
+        self._submit_weights(pending)
         if conditions:
             self._write_ring(tuple(conditions), max(conditions.values()))
         elif is_due:
@@ -152,7 +152,7 @@ class StepRecorder:
         if "failed" not in self._settings.on:
             return
         if self._under_way is not None:
-            self._hand_over(self._under_way)
+            self._submit_weights(self._under_way)
             with self._lock:
                 self._ring.append(self._under_way)
         if self._ring:
@@ -181,7 +181,7 @@ class StepRecorder:
         later_steps = range(first, first + 1 + self._num_older_versions)
         return any(step % self._settings.every_steps == 0 for step in later_steps)
 
-    def _hand_over(self, pending: PendingStep) -> None:
+    def _submit_weights(self, pending: PendingStep) -> None:
         """Let the thread write the weights before a step, and compute checksums."""
         weights = pending.weights
         pending.weights = None
