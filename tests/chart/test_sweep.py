@@ -9,7 +9,7 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -215,12 +215,21 @@ def test_an_api_server_that_is_away_for_a_while_ends_nothing(written: Path) -> N
     assert last.best is not None
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A worker of the test runner ignores SIGINT, which `interrupt_main` would then not raise."""
+    earlier_handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, earlier_handler)
+
+
 def interrupt_when_one_trains(cluster: SweepCluster) -> None:
     while not any(release.seconds > 0.05 for release in cluster.releases.values()):
         time.sleep(0.01)
     _thread.interrupt_main()
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_sweep_whose_pod_must_leave_pauses_its_run(written: Path) -> None:
     swept = ClusterSweep(written)
     with swept.cluster as cluster:
@@ -243,6 +252,7 @@ def interrupt_when_one_ends(cluster: SweepCluster) -> None:
     _thread.interrupt_main()
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_sweep_that_is_stopped_while_pods_end_counts_the_slice_and_lets_them_end(
     written: Path,
 ) -> None:
