@@ -43,7 +43,8 @@ INFLIGHT_TOKENS = Metric(
 PREEMPTIONS = Metric("rollcast_preemptions_total", "KV preemptions in the engine")
 EPISODE_KV_TOKENS = Metric(
     "rollcast_episode_kv_tokens_total",
-    "Tokens before later turns, by their KV (kept|rebuilt)",
+    "Tokens before later turns, by their KV: found (kept), lost and computed again (rebuilt), or "
+    "computed again as the prompt of a further sequence (split)",
     ("state",),
 )
 HAND_BACKS = Metric("rollcast_hand_backs_total", "Tasks handed back unfinished")
