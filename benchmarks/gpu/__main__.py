@@ -14,6 +14,8 @@ given minutes.
   NCCL, and a kill
 - system-lora: adapters of the demo's model; system-episodes: examples/calculator, with tools over
   several turns
+- step-0.6b, -1.7b: whole steps with generator and trainer on the card, answers of up to 8,192
+  tokens: tokens a second and GPU, and where the time goes
 - publish: versions from a trainer to a generator over NCCL and over gloo, in GB/s
 - head: the output head's log-probs and gradients against float64, time and memory
 - exactness: the sharded policy's log-probs and gradients against plain Transformers in float32 on
