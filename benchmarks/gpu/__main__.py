@@ -1,5 +1,5 @@
-"""Survival, exactness and speed on one card, in parts ordered by the risk that they remove, within
-given minutes.
+"""Survival, exactness and speed on one card, in parts, within given minutes. Parts that never ran on
+a card come first, then those that remove most risk.
 
     # again, with the same folder: the parts that are missing
     python -m benchmarks.gpu --minutes 9 --out FOLDER

@@ -53,7 +53,7 @@ PARTS: Mapping[str, Part] = {
     "staging": Part("staging", 30),
     "group": Part("group", 30),
 }
-"""What was never seen on a card comes first: the memory after faults, the variants of a learner,
+"""First come those that never ran on a card: the memory after faults, the variants of a learner,
 whole steps. The seconds are estimates."""
 
 

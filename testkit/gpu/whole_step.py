@@ -1,5 +1,5 @@
-"""Whole steps of a run whose generator and trainer share the card: tokens a second and GPU, and
-where the time goes, next to what was predicted for this run file before it started.
+"""Whole steps of a run whose generator and trainer share the card: tokens a second and GPU, and the
+shares of the time, next to the prediction for this run file.
 
 8 prompts with 16 rollouts a step. A model with random weights ends an answer at any token with the
 same chance, so the lengths are geometric: about 3,000 tokens on average, 8,192 at most.
@@ -40,7 +40,7 @@ def make_settings(folder: Path, shape: str, *, is_small: bool) -> dict[str, Any]
     settings["recipe"] |= {"prompts_per_step": 8, "rollouts_per_prompt": 16}
     settings["tasks"]["evaluation"]["every_steps"] = 1_000
     if not is_small:
-        # Recomputed, so that a generator has room beside it
+        # Recomputed, so that the generator has room on the card
         settings["trainer"] |= {"tokens_per_micro_batch": 16_384, "activation_checkpointing": True}
         settings["generator"] |= {"gpu_memory_utilization": 0.35}
     return settings
@@ -110,7 +110,7 @@ def totals(run: LiveRun) -> dict[str, float]:
 def whole_step(
     steps: list[dict[str, Any]], spent: dict[str, float], seconds: float
 ) -> dict[str, Any]:
-    """Figures of steps that took `seconds` together; `spent`: seconds by what they went for."""
+    """Figures of steps that took `seconds` together; `spent`: seconds by their purpose."""
     updates = sum(step["update_seconds"] for step in steps)
     return {
         "steps": len(steps),
