@@ -1,5 +1,5 @@
-"""Survival, exactness and speed on one card, in parts, within given minutes. Parts that never ran on
-a card come first, then those that remove most risk.
+"""Survival, exactness and speed on one card, in parts, within given minutes. Parts that never ran
+on a card come first, then those that remove most risk.
 
     # again, with the same folder: the parts that are missing
     python -m benchmarks.gpu --minutes 9 --out FOLDER
@@ -15,7 +15,7 @@ a card come first, then those that remove most risk.
 - system-lora: adapters of the demo's model; system-episodes: examples/calculator, with tools over
   several turns
 - step-0.6b, -1.7b: whole steps with generator and trainer on the card, answers of up to 8,192
-  tokens: tokens a second and GPU, and where the time goes
+  tokens: tokens a second and GPU, and shares of the time
 - publish: versions from a trainer to a generator over NCCL and over gloo, in GB/s
 - head: the output head's log-probs and gradients against float64, time and memory
 - exactness: the sharded policy's log-probs and gradients against plain Transformers in float32 on
