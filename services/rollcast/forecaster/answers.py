@@ -213,6 +213,7 @@ def status_answer(
     groups = came_back_in_words(status.group_signals)
     return StatusAnswer(
         run=run,
+        spent_device_hours=sum(status.spent.values()) if status.spent else None,
         staleness=buckets,
         groups=groups,
         episodes=", ".join(episodes),
