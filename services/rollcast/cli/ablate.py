@@ -6,6 +6,7 @@ import json
 import sys
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from rollcast.config.recipe import Recipe
     from rollcast.config.run import RunConfig
+    from rollcast.config.sweep import SweepFile
     from rollcast.local.ablation import PlannedRun, Variant
     from rollcast.runfolder.outcomes import RunRecord
 
@@ -85,9 +87,14 @@ def ablate(
             metavar="RUNS", help="run nothing: the table of a set whose run folders are in RUNS"
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="print JSON; what happens goes to standard error")
-    ] = False,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            help="device-hours of all runs together, spent as `rollcast sweep run` does; each run "
+            "ends at budget.device_hours at the latest; default: every run to its end"
+        ),
+    ] = None,
+    as_json: report.JsonWithNews = False,
     plot: report.Plot = None,
 ) -> None:
     """Train the recipe, and the recipe without each part, one run after the other; end in the
@@ -101,16 +108,20 @@ def ablate(
 
     What a recipe of --recipe sets otherwise and the run file keeps (batch, budgets, optimizer) is
     named on standard error. A set trained elsewhere, with --write-values, ends in the same table by
-    the same command and --from-folder.
+    the same command and --from-folder. With --budget the forecast decides after each slice which
+    run goes on, and the answer is that of `rollcast sweep run`; the same command goes on with it.
 
     \b
     rollcast ablate
     rollcast ablate --config my-run.yaml --without fp32_head,cispo --seeds 3
     rollcast ablate --config my-run.yaml --recipe qwen-dapo,minimax --steps 500
+    rollcast ablate --config my-run.yaml --recipe qwen-dapo,minimax --budget 40
     rollcast ablate --config my-run.yaml --without all,fresh_data --seeds 3 --write-values values/
     rollcast ablate --config my-run.yaml --without all,fresh_data --seeds 3 --from-folder fetched-runs/
     """  # noqa: E501
     from rollcast.cli.demo import shipped_config
+    from rollcast.cli.sweep.arms import plan_runs
+    from rollcast.cli.sweep.run import run_to_the_end
     from rollcast.config.custom_function_digests import with_digests
     from rollcast.config.run import load_run_config
     from rollcast.local.ablation import plan, read_set
@@ -119,7 +130,14 @@ def ablate(
         raise UserError(
             "--from-folder: trains nothing; leave --continue, --folder and --write-values out"
         )
-    base = load_run_config(config or shipped_config("ablation.yaml"))
+    if budget is not None and (steps or run_minutes or go_on or write_values or from_folder):
+        raise UserError(
+            f"--budget {budget:g}: runs end at the run file's budget.device_hours, and the same "
+            "command goes on; leave --steps, --run-minutes, --continue, --write-values and "
+            "--from-folder out"
+        )
+    config = config or shipped_config("ablation.yaml")
+    base = load_run_config(config)
     if write_values is None:  # a cluster's code is in its images; its trainer fills the digests in
         base = base.model_copy(update={"recipe": with_digests(base.recipe)})
     if steps is not None:
@@ -140,6 +158,11 @@ def ablate(
         )
         sys.exit(conclude_set(records, None, as_json=as_json, plot=plot, left_behind=left_behind))
     folder = (folder or base.folder / f"{base.run}-ablation").absolute()
+    if budget is not None:
+        sweep = make_sweep(base.run, config, folder, seeds, budget)
+        source = f"--budget {budget:g}"
+        make_plan = partial(plan_runs, sweep, base, variants, source=source, with_whole=True)
+        sys.exit(run_to_the_end(make_plan, as_json=as_json, plot=plot))
     if write_values is not None:
         values_files = write_values_files(
             plan(base, variants, num_seeds=seeds, folder=base.folder), write_values
@@ -156,6 +179,16 @@ def ablate(
         planned = plan(base, variants, num_seeds=seeds, folder=folder)
         records = run_planned(planned, folder, go_on=go_on, run_minutes=run_minutes)
     sys.exit(conclude_set(records, folder, as_json=as_json, plot=plot, left_behind=left_behind))
+
+
+def make_sweep(run: str, config: Path, folder: Path, seeds: int, budget: float) -> SweepFile:
+    """The sweep file of a set of runs. Raises UserError: the budget is no compute."""
+    from rollcast.cli.plan.own_curves import check_budget
+    from rollcast.config.sweep import SweepBudget, SweepFile
+
+    check_budget(budget)
+    hours = SweepBudget(device_hours=budget)
+    return SweepFile(sweep=run, base=config, folder=folder, seeds=seeds, budget=hours)
 
 
 def check_begun(planned: Sequence[PlannedRun], folder: Path) -> None:

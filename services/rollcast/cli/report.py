@@ -16,6 +16,9 @@ from rollcast.plots.figure import check_plot
 Plot = Annotated[
     Path | None, typer.Option(callback=check_plot, help="draw to this PNG or SVG file")
 ]
+JsonWithNews = Annotated[
+    bool, typer.Option("--json", help="print JSON; what happens goes to standard error")
+]
 Cell = Callable[[dict[str, Any]], str]
 """The text of a cell, from the answer's part that the row is about."""
 NO_NUMBER = "-"

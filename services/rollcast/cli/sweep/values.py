@@ -49,7 +49,7 @@ def values(
     from rollcast.cli.ablate import write_values, write_values_files
     from rollcast.cli.sweep.arms import plan_sweep
 
-    sweep = plan_sweep(file, with_digests=False)
+    sweep = plan_sweep(file, on_cluster=True)
 
     def more_values(item: PlannedRun) -> dict[str, Any]:
         return {

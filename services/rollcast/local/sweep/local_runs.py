@@ -132,9 +132,7 @@ def is_from_outside(failure: Exception) -> bool:
         return True
     if isinstance(failure, ServiceLostError):
         return failure.is_from_outside
-    return isinstance(failure, PassingError) or (
-        isinstance(failure, OSError) and may_pass(failure)
-    )
+    return isinstance(failure, PassingError) or (isinstance(failure, OSError) and may_pass(failure))
 
 
 def _check_disk(item: PlannedRun) -> None:
