@@ -16,31 +16,14 @@ from rollcast.cli import report
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from rollcast.config.recipe import Recipe
     from rollcast.config.run import RunConfig
     from rollcast.config.sweep import SweepFile
     from rollcast.local.ablation import PlannedRun, Variant
     from rollcast.runfolder.outcomes import RunRecord
-
-    ValuesOfRun = Callable[[PlannedRun], dict[str, Any]]
 EVERY_PART = "all"
-OF_THE_RUN = (
-    "run",
-    "seed",
-    "model",
-    "tasks",
-    "recipe",
-    "budget",
-    "stop_when",
-    "generator",
-    "trainer",
-    "weights",
-)
-"""Sections of a run file that go with it to another machine."""
-OF_THE_CHART = ("http_port", "tensor_parallel", "cpu")
-"""Settings in them that do not."""
 
 
 def ablate(
@@ -119,9 +102,10 @@ def ablate(
     rollcast ablate --config my-run.yaml --without all,fresh_data --seeds 3 --write-values values/
     rollcast ablate --config my-run.yaml --without all,fresh_data --seeds 3 --from-folder fetched-runs/
     """  # noqa: E501
-    from rollcast.cli.demo import shipped_config
+    from rollcast.cli.demo import shipped_config, with_its_model
     from rollcast.cli.sweep.arms import plan_runs
     from rollcast.cli.sweep.run import run_to_the_end
+    from rollcast.cli.values_files import write_values_files
     from rollcast.config.custom_function_digests import with_digests
     from rollcast.config.run import load_run_config
     from rollcast.local.ablation import plan, read_set
@@ -209,6 +193,7 @@ def choose_variants(base: RunConfig, without: str | None, recipes: str | None) -
 
     Raises UserError for a name that is not known, or a part that the base does not have.
     """
+    from rollcast.cli.shipped_recipes import recipe_variants
     from rollcast.local.ablation import WHOLE, Variant
     from rollcast.local.ablation_parts import PARTS, find_part
 
@@ -238,26 +223,6 @@ def choose_variants(base: RunConfig, without: str | None, recipes: str | None) -
     return variants
 
 
-def recipe_variants(base: Recipe, names: Sequence[str]) -> list[Variant]:
-    """Whole recipes, shipped or run files, with the sizes of the base's.
-
-    Raises UserError for a name that is not known.
-    """
-    from rollcast.cli.shipped_recipes import find_recipe, is_shipped
-    from rollcast.local.ablation import Variant
-    from rollcast.local.ablation_parts import transplant_recipe
-
-    recipe_files = [find_recipe(name) for name in names]
-    return [
-        Variant(
-            recipe_file.name,
-            f"the recipe {recipe_file.name}",
-            transplant_recipe(recipe_file.recipe, base, is_published=is_shipped(recipe_file)),
-        )
-        for recipe_file in recipe_files
-    ]
-
-
 def settings_left_behind(
     base: Recipe, recipes: str | None
 ) -> dict[str, dict[str, tuple[Any, Any]]]:
@@ -275,18 +240,6 @@ def settings_left_behind(
         for recipe_file in recipe_files
     }
     return {name: settings for name, settings in settings_by_recipe.items() if settings}
-
-
-def with_its_model(base: RunConfig) -> RunConfig:
-    """Trains the demo's model first, if the run file names it."""
-    from rollcast.cli.demo import prepare_base_model, with_model
-    from rollcast.local import preflight
-    from rollcast.local.demo.base_model import PLACEHOLDER, BaseModel
-
-    if base.model.path != PLACEHOLDER or Path(PLACEHOLDER).exists():
-        return base
-    preflight.check(with_model(base, BaseModel().key))
-    return with_model(base, str(prepare_base_model(BaseModel())))
 
 
 def run_planned(
@@ -346,48 +299,6 @@ def conclude_set(
 
         draw_comparison(forecasts, answer, plot)
     return EXIT_GIVEN_UP if failed_records else 0
-
-
-def write_values_files(
-    planned: Sequence[PlannedRun], folder: Path, more_values: ValuesOfRun | None = None
-) -> list[str]:
-    """One YAML file for each run, to be given to helm with -f: under `config` the settings of the
-    run itself, with the `more_values` of the run. Folders, addresses, ports and credentials are the
-    chart's, which refuses them here. Returns the paths."""
-    import yaml
-
-    paths = []
-    for item in planned:
-        path = folder / f"{item.config.run}.yaml"
-        settings = item.config.model_dump(mode="json", include=set(OF_THE_RUN))
-        values = {"config": _drop_chart_settings(settings)}
-        if more_values is not None:
-            values |= more_values(item)
-        text = yaml.safe_dump(values, sort_keys=False)
-        write_values(path, f"# {item.config.run}: {item.variant.description}\n{text}")
-        paths.append(str(path))
-    return paths
-
-
-def write_values(path: Path, text: str) -> None:
-    """Raises UserError if it cannot be written."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    except OSError as error:
-        raise UserError(
-            f"folder {path.parent}: cannot be written ({error.strerror}); choose another"
-        ) from None
-
-
-def _drop_chart_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    return {
-        section: {name: item for name, item in value.items() if name not in OF_THE_CHART}
-        if isinstance(value, dict)
-        else value
-        for section, value in settings.items()
-        if value is not None
-    }
 
 
 def _names(text: str | None) -> list[str]:

@@ -72,7 +72,7 @@ def plan_runs(
     """The runs of these arms; `with_whole`: and of the base itself. Trains the demo's model first,
     if the base names it. Raises UserError, beginning with `source`.
     """
-    from rollcast.cli.ablate import with_its_model
+    from rollcast.cli.demo import with_its_model
     from rollcast.local.ablation import plan
     from rollcast.local.ablation_parts import apply_change
     from rollcast.local.sweep.choice import SweepTerms
@@ -125,7 +125,7 @@ def find_arms(sweep: SweepFile, base: Recipe, path: Path) -> list[Variant]:
     """Raises UserError: fewer than two arms, too many runs, two of one name, or a setting that is
     not an arm's.
     """
-    from rollcast.cli.ablate import recipe_variants
+    from rollcast.cli.shipped_recipes import recipe_variants
     from rollcast.local.ablation import Variant
 
     num_arms = len(sweep.arms) + len(sweep.recipes)

@@ -46,8 +46,8 @@ def values(
     """
     import yaml
 
-    from rollcast.cli.ablate import write_values, write_values_files
     from rollcast.cli.sweep.arms import plan_sweep
+    from rollcast.cli.values_files import write_values, write_values_files
 
     sweep = plan_sweep(file, on_cluster=True)
 
