@@ -294,7 +294,7 @@ def test_what_trains_like_the_whole_recipe_is_a_null_control(
         (("--budget", "0"), "--budget 0: compute must be in (0, "),
         (
             ("--budget", "4", "--steps", "3"),
-            "--budget 4: runs end at the run file's budget.device_hours, and the same command goes",
+            "--budget 4: each run ends at budget.device_hours, and the same command goes on; leave",
         ),
         (
             ("--continue", "--without", "cispo"),

@@ -116,9 +116,8 @@ def ablate(
         )
     if budget is not None and (steps or run_minutes or go_on or write_values or from_folder):
         raise UserError(
-            f"--budget {budget:g}: runs end at the run file's budget.device_hours, and the same "
-            "command goes on; leave --steps, --run-minutes, --continue, --write-values and "
-            "--from-folder out"
+            f"--budget {budget:g}: each run ends at budget.device_hours, and the same command goes "
+            "on; leave --steps, --run-minutes, --continue, --write-values and --from-folder out"
         )
     config = config or shipped_config("ablation.yaml")
     base = load_run_config(config)
