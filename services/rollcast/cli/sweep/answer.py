@@ -259,13 +259,6 @@ def sentences(answer: dict[str, Any]) -> list[str]:
     )
     pause = answer["pause"]
     lines = []
-    left_out = [
-        f"{run['run']} is left out, since it failed twice: {run['failure']}. If the cause is gone, "
-        "give the same command: it tries the run once more."
-        for arm in answer["arms"]
-        for run in arm["runs"]
-        if run["failure"] is not None
-    ]
     if answer["chosen"] is None:
         lines.append(f"No arm is chosen: {answer['reason']}.")
     else:
@@ -283,7 +276,13 @@ def sentences(answer: dict[str, Any]) -> list[str]:
         f"{amounts.amount(answer['learned'])}, the rest is starts, stops and lost work: "
         f"{pause['count']} pauses; a pause and a resume take {amounts.amount(pause['each'])}."
     )
-    lines += left_out
+    lines += [
+        f"{run['run']} is left out, since it failed twice: {run['failure']}. If the cause is gone, "
+        "give the same command: it tries the run once more."
+        for arm in answer["arms"]
+        for run in arm["runs"]
+        if run["failure"] is not None
+    ]
     if answer["go_on"] is not None and answer["is_over"]:
         lines.append(f"Continue it: {answer['go_on']}")
     return lines
