@@ -144,7 +144,7 @@ def ablate(
     if budget is not None:
         sweep = make_sweep(base.run, config, folder, seeds, budget)
         source = f"--budget {budget:g}"
-        make_plan = partial(plan_runs, sweep, base, variants, source=source, with_whole=True)
+        make_plan = partial(plan_runs, sweep, variants, source=source, with_whole=True)
         sys.exit(run_to_the_end(make_plan, as_json=as_json, plot=plot))
     if write_values is not None:
         values_files = write_values_files(

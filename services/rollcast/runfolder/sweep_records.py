@@ -16,7 +16,7 @@ class SliceEnding(StrEnum):
     FAILED = "failed"
     """The run died by its own doing: its settings, its code, memory that it does not find."""
     KILLED = "killed"
-    """The run died of what is not its own: a signal, a full disk, a network in trouble."""
+    """The run died of a cause that is not its own: a signal, a full disk, a network in trouble."""
     LOST = "lost"
     """The sweep's own process was killed."""
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rollcast.config.recipe import Recipe
-    from rollcast.config.run import RunConfig
     from rollcast.config.sweep import SweepFile
     from rollcast.local.ablation import PlannedRun, Variant
     from rollcast.local.ablation_parts import Change
@@ -47,22 +46,15 @@ def plan_sweep(path: Path, *, on_cluster: bool = False) -> PlannedSweep:
 
     Raises UserError: one sentence for each mistake of the file.
     """
-    from rollcast.config import custom_function_digests
     from rollcast.config.run import load_run_config
 
     sweep = load_sweep(path)
-    base = load_run_config(sweep.base)
-    if not on_cluster:
-        digests = custom_function_digests.with_digests(base.recipe)
-        base = base.model_copy(update={"recipe": digests})
-    arms = find_arms(sweep, base.recipe, path)
-    source = f"sweep file {path}: budget"
-    return plan_runs(sweep, base, arms, source=source, on_cluster=on_cluster)
+    arms = find_arms(sweep, load_run_config(sweep.base).recipe, path)
+    return plan_runs(sweep, arms, source=f"sweep file {path}: budget", on_cluster=on_cluster)
 
 
 def plan_runs(
     sweep: SweepFile,
-    base: RunConfig,
     arms: Sequence[Variant],
     *,
     source: str,
@@ -73,10 +65,13 @@ def plan_runs(
     if the base names it. Raises UserError, beginning with `source`.
     """
     from rollcast.cli.demo import with_its_model
+    from rollcast.config.custom_function_digests import with_digests
+    from rollcast.config.run import load_run_config
     from rollcast.local.ablation import plan
     from rollcast.local.ablation_parts import apply_change
     from rollcast.local.sweep.choice import SweepTerms
 
+    base = load_run_config(sweep.base)
     target = sweep.target_device_hours or base.budget.device_hours
     if target is None:
         raise UserError(
@@ -104,7 +99,8 @@ def plan_runs(
     check_num_runs(len(arms) + with_whole, sweep.seeds, source)
     base = apply_change(base, change, source=source)
     if not on_cluster:
-        base = with_its_model(base)
+        digests = with_digests(base.recipe)
+        base = with_its_model(base.model_copy(update={"recipe": digests}))
     folder = (sweep.folder or base.folder / sweep.sweep).absolute()
     planned = plan(base, arms, num_seeds=sweep.seeds, folder=folder, with_whole=with_whole)
     return PlannedSweep(sweep.sweep, folder, planned, terms)

@@ -31,14 +31,13 @@ class SweepLedger:
     lines: list[SweepLine] = field(default_factory=list)
     num_skipped: int = 0
     """Lines of the file that cannot be read."""
-    num_earlier: int = 0
-    """Lines that the sweep wrote before it was started now."""
+    opened_at: float = field(default_factory=time.time)
+    """Unix seconds: when the sweep was started now."""
 
     @classmethod
     def open(cls, folder: Path) -> "SweepLedger":
         file = RecordFile(folder / SWEEP, SweepLine)
-        lines = list(file.read())
-        return cls(folder / SWEEP, lines, file.num_skipped, len(lines))
+        return cls(folder / SWEEP, list(file.read()), file.num_skipped)
 
     def append(self, line: SweepLine) -> None:
         """Raises UserError if the disk refuses."""
@@ -110,8 +109,7 @@ class SweepLedger:
         """Whether a run that is left out has not failed since the sweep was started now: the cause
         may have been removed, so it is tried once more.
         """
-        last = self._judged_ends(run)[-1]
-        return all(line is not last for line in self.lines[self.num_earlier :])
+        return self._judged_ends(run)[-1].at < self.opened_at
 
     def _judged_ends(self, run: str) -> list[SweepLine]:
         judged = (SliceEnding.PAUSED, SliceEnding.FAILED)

@@ -127,7 +127,7 @@ class LocalRuns:
 
 
 def is_from_outside(failure: Exception) -> bool:
-    """Whether a run died of what is not its own. A disk that was full may have room again."""
+    """Whether a run died of a cause not its own. A disk that was full may have room again."""
     if "no space" in str(failure).lower():
         return True
     if isinstance(failure, ServiceLostError):

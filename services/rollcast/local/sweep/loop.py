@@ -235,7 +235,7 @@ class _Slice:
         return True
 
     def end(self, outcome: SliceOutcome) -> None:
-        """Write what it took into the ledger, with its stop."""
+        """Write its costs into the ledger, with those of its stop."""
         stop_device_hours = None
         with_stop = self.device_hours
         if outcome.stop_seconds is not None:

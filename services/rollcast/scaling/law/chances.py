@@ -6,7 +6,5 @@ from rollcast.scaling.law.curve import Array
 
 
 def best_chances(values: Array) -> Array:
-    """For each of n candidates the share of the draws in which it has the highest of `values`
-    (n, d).
-    """
+    """(n,) share of the draws in which each candidate has the highest of `values` (n, d)."""
     return np.asarray(np.bincount(values.argmax(axis=0), minlength=len(values)) / values.shape[1])
