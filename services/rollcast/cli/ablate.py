@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import asdict
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rollcast.cli import report
+from rollcast.cli.output import echo_json
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -145,7 +145,10 @@ def ablate(
             plan(base, variants, num_seeds=seeds, folder=base.folder), write_values
         )
         answer = {"values": values_files, "left_behind": left_behind}
-        typer.echo(json.dumps(answer, indent=1) if as_json else "\n".join(values_files))
+        if as_json:
+            echo_json(answer)
+        else:
+            typer.echo("\n".join(values_files))
         return
     with ExitStack() as stack:
         if as_json:
@@ -299,7 +302,7 @@ def conclude_set(
         write_progress(folder, records, **answer)
     failed_records = [record for record in records if record.state is State.FAILED]
     if as_json:
-        typer.echo(json.dumps({"set": [asdict(record) for record in records], **answer}, indent=1))
+        echo_json({"set": [asdict(record) for record in records], **answer})
     else:
         show_leave_one_out(answer)
         for line in (*answer["advice"], *answer["notes"]):

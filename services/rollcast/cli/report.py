@@ -1,6 +1,5 @@
 """Output that all commands on curves share: tables, and the state of a curve with its verdict."""
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rollcast.cli.output import say
+from rollcast.cli.output import echo_json, say
 from rollcast.config.printable import printable
 from rollcast.curves.amounts import Interval, amount, counted_evaluations
 from rollcast.plots.figure import check_plot
@@ -70,7 +69,7 @@ def print_answer(
 ) -> None:
     """Print the answer as JSON, or as `show` prints it."""
     if as_json:
-        typer.echo(json.dumps(answer, indent=1))
+        echo_json(answer)
     else:
         show(answer)
 

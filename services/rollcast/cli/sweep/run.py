@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 import time
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rollcast.cli import report
+from rollcast.cli.output import echo_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +71,7 @@ def run(
     from rollcast.cli.sweep.answer import show_answer
 
     if as_json:
-        typer.echo(json.dumps(answer, indent=1))
+        echo_json(answer)
     else:
         show_answer(answer)
         typer.echo(f"runs: {sweep.folder}")

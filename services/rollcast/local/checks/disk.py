@@ -5,8 +5,10 @@ import shutil
 from pathlib import Path
 
 from rollcast.config.errors import UserError
+from rollcast.config.run import RunConfig
 from rollcast.local.checks.check import Start
 from rollcast.local.model_name import weight_bytes
+from rollcast.runfolder.files import RECORDED
 
 SETTINGS = (
     "model.path",
@@ -16,6 +18,7 @@ SETTINGS = (
     "trainer.keep_checkpoints",
     "trainer.keep_best_checkpoints",
     "trainer.checkpoints",
+    "record",
 )
 _STATE_PER_WEIGHT = {"bfloat16": 6, "float32": 3}
 """Bytes of a checkpoint (float32 master weights and two Adam moments) over bytes of the model's own
@@ -38,12 +41,19 @@ def check(start: Start) -> None:
         *(checkpoint_location.parents if isinstance(checkpoint_location, Path) else ()),
     )
     # Disk space for logs, the queue's append-only file and the forecaster's history.
-    spare_bytes = 256 << 20
-    folder_bytes = spare_bytes if is_apart else spare_bytes + checkpoint_bytes
-    purpose = (
-        f"{num_checkpoints} checkpoints; free space, or set folder or trainer.keep_checkpoints"
-    )
-    _check_room(run_folder, folder_bytes, "folder", str(run_folder.parent), purpose)
+    folder_bytes = 256 << 20
+    checkpoints = f"{num_checkpoints} checkpoints"
+    purpose = f"{checkpoints}; free space, or set folder or trainer.keep_checkpoints"
+    folder_purpose = purpose
+    if not is_apart:
+        folder_bytes += checkpoint_bytes
+    if start.config.record.is_on:
+        folder_bytes += _recorded_bytes(start.config)
+        folder_purpose = (
+            f"{checkpoints} and the recorded steps; free space, or set folder, "
+            "trainer.keep_checkpoints or record.max_bytes"
+        )
+    _check_room(run_folder, folder_bytes, "folder", str(run_folder.parent), folder_purpose)
     if is_apart and isinstance(checkpoint_location, Path):
         _check_room(
             checkpoint_location,
@@ -52,6 +62,19 @@ def check(start: Start) -> None:
             str(trainer.checkpoints),
             purpose,
         )
+
+
+def _recorded_bytes(config: RunConfig) -> int:
+    """Bytes that recorded steps may take beyond those of earlier starts, and the weights that are
+    being written.
+    """
+    files = (config.run_folder / RECORDED).rglob("*")
+    present_bytes = sum(path.stat().st_size for path in files if path.is_file())
+    written_bytes = 0
+    if config.record.weights != "none" and config.model.lora is None:
+        # float32, of a model in 16 bits twice its bytes
+        written_bytes = weight_bytes(config.model.path) * _STATE_PER_WEIGHT[config.model.dtype] // 3
+    return max(0, config.record.max_bytes - present_bytes) + written_bytes
 
 
 def _check_room(path: Path, needed: int, setting: str, value: str, purpose: str) -> None:

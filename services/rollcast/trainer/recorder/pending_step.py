@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ class PendingStep:
     digests_before: dict[str, str] = field(default_factory=dict)
     digests_after: dict[str, str] = field(default_factory=dict)
     is_written: bool = False
+    _completing: Lock = field(default_factory=Lock)
 
     @property
     def _plan(self) -> list[list[MicroBatch]]:
@@ -84,14 +86,15 @@ class PendingStep:
         return sum(array.nbytes for array in (*arrays, *taped))
 
     def complete(self) -> None:
-        """Called by the recorder's thread: the tape holds copies of the weights until then. Another
-        call does nothing.
+        """Wait for the other ranks' values and compute checksums: the tape holds copies of the
+        weights until then. Any thread may call it; another call does nothing.
         """
-        if self.taped is not None and not self.digests_after:
-            self.taped.wait()
-            self.digests_before = self.taped.digests_before()
-            self.digests_after = self.taped.digests_after()
-            self.taped = replace(self.taped, digests_before=dict, digests_after=dict)
+        with self._completing:
+            if self.taped is not None and not self.digests_after:
+                self.taped.wait()
+                self.digests_before = self.taped.digests_before()
+                self.digests_after = self.taped.digests_after()
+                self.taped = replace(self.taped, digests_before=dict, digests_after=dict)
 
     def find_conditions(self, settings: StepRecording) -> dict[Condition, float]:
         """The conditions of `record.on` that its figures fulfil, with how far beyond the bound."""
