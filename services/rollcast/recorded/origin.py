@@ -20,8 +20,8 @@ def folder_origin(folder: Path) -> str:
         machine = Path("/etc/machine-id").read_text().strip()
     except OSError:  # in most containers
         machine = ""
-    parts = (machine or socket.gethostname(), os.geteuid(), folder.stat().st_ino)
-    return sha256(repr(parts).encode()).hexdigest()
+    identity = (machine or socket.gethostname(), os.geteuid(), folder.stat().st_ino)
+    return sha256(repr(identity).encode()).hexdigest()
 
 
 def is_own_record(bundle: StepBundle) -> bool:

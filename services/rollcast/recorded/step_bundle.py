@@ -122,8 +122,10 @@ class StepBundle:
         """Versions without whose weights a part of it cannot be replayed."""
         if self.weights_kept == "none":
             return ()
-        own = {self.version}
-        return tuple(sorted(own if self.weights_kept == "step" else own.union(self.versions)))
+        versions = {self.version}
+        if self.weights_kept == "versions":
+            versions.update(self.versions)
+        return tuple(sorted(versions))
 
     @property
     def kept_versions(self) -> tuple[PolicyVersion, ...]:

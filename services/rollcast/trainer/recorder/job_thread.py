@@ -52,11 +52,11 @@ class JobThread:
         """Wait for the jobs, for `seconds` at most; returns those that are not done by then."""
         with self._changed:
             self._changed.wait_for(lambda: not self._jobs, timeout=seconds)
-            left = list(self._jobs)
+            unfinished = list(self._jobs)
             self._jobs.clear()
             self._is_closed = True
             self._changed.notify_all()
-        return left
+        return unfinished
 
     def _run(self) -> None:
         while True:

@@ -15,7 +15,7 @@ import numpy as np
 from rollcast.config.record import STEP_BOUNDS, Condition, StepRecording
 from rollcast.recorded.step_bundle import RecordedSequence, StepBundle
 from rollcast.rollouts.records import Logprobs, PromptTask, RolloutGroup
-from rollcast.trainer.learner.batch import MicroBatch, TrainingSequence
+from rollcast.trainer.learner.batch import NUMBERS, MicroBatch, TrainingSequence
 from rollcast.trainer.learner.loss_tape import TapedStep
 from rollcast.trainer.learner.step_sums import UpdateStats
 from rollcast.trainer.learner.whole_weights import WholeWeights
@@ -23,6 +23,8 @@ from rollcast.wire.version import PolicyVersion
 
 TeacherAnswers = Sequence[Sequence[Logprobs] | None]
 """Log-probs of each rollout's sequences; None if the teacher did not answer."""
+TRAINED_FIELDS = (*NUMBERS, "loss_mask", "token_advantages")
+"""Fields of a training sequence that its record has too, besides those of the rollout."""
 
 
 @dataclass(eq=False)
@@ -70,15 +72,11 @@ class PendingStep:
     @cached_property
     def num_bytes(self) -> int:
         """Memory of its arrays, nearly; asked once it is over."""
-        sequences = [
-            sequence
+        arrays = [
+            array
             for group in self.groups
             for rollout in group.rollouts
             for sequence in rollout.sequences
-        ]
-        arrays = [
-            array
-            for sequence in sequences
             for array in (sequence.token_ids, sequence.logprobs, sequence.routed_experts)
             if array is not None
         ]
@@ -145,37 +143,22 @@ class PendingStep:
         recorded = []
         for rank, micro_batches in enumerate(self._plan):
             start = 0
-            for number, micro_batch in enumerate(micro_batches):
+            for index, micro_batch in enumerate(micro_batches):
                 for sequence in micro_batch:
                     end = start + int(sequence.loss_mask.sum())
-                    group, rollout, place = sequence.origin
-                    recorded.append(
-                        RecordedSequence(
-                            group,
-                            rollout,
-                            place,
-                            rank,
-                            number,
-                            sequence.loss_mask,
-                            sequence.advantage,
-                            sequence.weight,
-                            sequence.kl_factor,
-                            sequence.entropy_factor,
-                            sequence.token_advantages,
-                            **self._values(rank, start, end),
-                        )
-                    )
+                    values = {name: getattr(sequence, name) for name in TRAINED_FIELDS}
+                    values |= self._loss_token_values(rank, start, end)
+                    recorded.append(RecordedSequence(*sequence.origin, rank, index, **values))
                     start = end
         return recorded
 
-    def _values(self, rank: int, start: int, end: int) -> dict[str, Any]:
+    def _loss_token_values(self, rank: int, start: int, end: int) -> dict[str, Any]:
         """The values of the loss tokens [start, end) of a rank."""
         if self.taped is None:
             return {}
         rows = self.taped.values[rank][:, start:end]
         names = ("logprobs", "entropy", "trained_advantages", "reference_logprobs")
-        values = dict(zip(names, rows, strict=False))
         return {
             name: row.astype(np.float64 if name == "trained_advantages" else np.float32)
-            for name, row in values.items()
+            for name, row in zip(names, rows, strict=False)
         }

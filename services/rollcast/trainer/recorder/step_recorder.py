@@ -129,13 +129,12 @@ class StepRecorder:
         pending.waited_seconds += time.perf_counter() - started
         self._exporter.add(trainer_metrics.RECORDER_WAIT, pending.waited_seconds)
         # Last: the threads share this process's interpreter with the step.
-        weights = self._take_weights(pending)
         self._checksums.submit(Job("", partial(self._carry_out, pending.name, pending.complete)))
         if conditions:
             self._write_ring(tuple(conditions), max(conditions.values()))
         elif is_due:
             self._write(pending)
-        self._write_weights(pending, weights)
+        self._write_weights(pending)
 
     def note_evaluation(self) -> None:
         """The curve has a new point."""
@@ -154,7 +153,7 @@ class StepRecorder:
             self._ring[-1].error = f"{type(error).__name__}: {str(error)[:1_000]}"
             self._write_ring(("failed",), math.inf)
         if under_way is not None:
-            self._write_weights(under_way, self._take_weights(under_way))
+            self._write_weights(under_way)
 
     def close(self, seconds: float) -> None:
         """Wait for the disk, for `seconds` at most."""
@@ -163,7 +162,7 @@ class StepRecorder:
         self._checksums.close(seconds)
         missing = [job.name for job in self._disk.close(deadline - time.monotonic()) if job.name]
         if missing:
-            self._exporter.add(trainer_metrics.RECORDER_DROPPED, len(missing), reason="slow_disk")
+            self._count_dropped(len(missing), "slow_disk")
             log.error("the disk did not take these records in time", missing=missing)
 
     def _keeps_weights(self, version_step: int) -> bool:
@@ -177,16 +176,12 @@ class StepRecorder:
         later_steps = range(first, first + 1 + self._num_older_versions)
         return any(step % self._settings.every_steps == 0 for step in later_steps)
 
-    def _take_weights(self, pending: PendingStep) -> WholeWeights | None:
-        """The weights before a step, which it holds no longer."""
+    def _write_weights(self, pending: PendingStep) -> None:
+        """After the step: the room for its weights is then made as that of the newest step."""
         weights = pending.weights
         pending.weights = None
         if self._takes_weights and self._tape.copies_whole_weights:
             weights = self._tape.take_whole_weights()
-        return weights
-
-    def _write_weights(self, pending: PendingStep, weights: WholeWeights | None) -> None:
-        """After the step: the room for its weights is then made as that of the newest step."""
         if weights is not None:
             action = partial(self._add_weights, pending, weights)
             self._submit(f"weights {pending.version}", action, self._weight_bytes, "weights")
@@ -223,7 +218,7 @@ class StepRecorder:
         """
         has_room = self._disk.has_room(kind, num_bytes)
         if not has_room:
-            self._exporter.add(trainer_metrics.RECORDER_DROPPED, reason="slow_disk")
+            self._count_dropped(1, "slow_disk")
             log.warning("the disk is too slow for a record", missing=name)
         return has_room
 
@@ -242,16 +237,17 @@ class StepRecorder:
         try:
             action()
         except (OSError, UserError) as error:
-            self._exporter.add(trainer_metrics.RECORDER_DROPPED, reason="disk")
+            self._count_dropped(1, "disk")
             log.error("a step could not be recorded", missing=name, error=str(error))
         except Exception as error:
-            self._exporter.add(trainer_metrics.RECORDER_DROPPED, reason="error")
+            self._count_dropped(1, "error")
             log.exception("the recorder failed", missing=name, error=str(error))
 
     def _add_weights(self, pending: PendingStep, weights: WholeWeights) -> None:
         pending.complete()
         digests = pending.digests_before
-        self._count_removed(self._store.add_weights(pending.version, weights(), digests))
+        num_removed = self._store.add_weights(pending.version, weights(), digests)
+        self._count_dropped(num_removed, "max_bytes")
 
     def _add_step(
         self,
@@ -266,16 +262,15 @@ class StepRecorder:
             self._run, self._run_settings, conditions, self._settings.weights
         )
         num_removed = self._store.add_step(bundle, pending.name, badness, is_newest=is_newest)
-        self._count_removed(num_removed)
+        self._count_dropped(num_removed, "max_bytes")
         for reason in conditions or ("every_steps",):
             self._exporter.add(trainer_metrics.RECORDED_STEPS, reason=reason)
         self._exporter.set(trainer_metrics.RECORDER_BYTES, self._store.num_bytes)
         if conditions:
             log.warning("a step is recorded", step=pending.step, conditions=list(conditions))
 
-    def _count_removed(self, num_removed: int) -> None:
-        if num_removed:
-            self._exporter.add(trainer_metrics.RECORDER_DROPPED, num_removed, reason="max_bytes")
+    def _count_dropped(self, number: int, reason: str) -> None:
+        self._exporter.add(trainer_metrics.RECORDER_DROPPED, number, reason=reason)
 
     def _judge(self) -> None:
         try:

@@ -68,14 +68,10 @@ def check_assembly(batch: RecordedBatch, report: ReplayReport, other_rewards: Re
         report.not_checked("trainer", "advantages and token weights", str(error))
         return
     one_sided = sorted(assembled.keys() ^ recorded.keys())
-    report.add(
-        "trainer",
-        "sequences trained on",
-        len(recorded),
-        len(one_sided),
-        reason="the recipe keeps other rollouts",
-        location=batch.locate(one_sided[0]) if one_sided else None,
-    )
+    reason = "the recipe keeps other rollouts"
+    location = batch.locate(one_sided[0]) if one_sided else None
+    counts = (len(recorded), len(one_sided))
+    report.add("trainer", "sequences trained on", *counts, reason, location)
     common = sorted(assembled.keys() & recorded.keys())
     _check_trainer_masks(batch, report, [(assembled[key], recorded[key]) for key in common])
     locations = [batch.locate(key) for key in common]
@@ -131,14 +127,9 @@ def _check_trainer_masks(
             length = min(len(assembled.loss_mask), len(recorded.loss_mask))
             differs = np.flatnonzero(assembled.loss_mask[:length] != recorded.loss_mask[:length])
             different.append((key, int(differs[0]) if len(differs) else length - 1))
-    report.add(
-        "trainer",
-        "loss masks",
-        len(pairs),
-        len(different),
-        reason="the tokens with loss are not those of the rollout",
-        location=batch.locate(*different[0]) if different else None,
-    )
+    reason = "the tokens with loss are not those of the rollout"
+    location = batch.locate(*different[0]) if different else None
+    report.add("trainer", "loss masks", len(pairs), len(different), reason, location)
 
 
 def _check_generator_masks(batch: RecordedBatch, report: ReplayReport) -> None:
@@ -154,14 +145,9 @@ def _check_generator_masks(batch: RecordedBatch, report: ReplayReport) -> None:
         differs = np.flatnonzero(loss_mask(sequence) != _mask_of_legs(sequence))
         if len(differs):
             different.append((key, int(differs[0])))
-    report.add(
-        "generator",
-        "loss masks",
-        num_compared,
-        len(different),
-        reason="the tokens without loss are not those that were forced or given",
-        location=batch.locate(*different[0]) if different else None,
-    )
+    reason = "the tokens without loss are not those that were forced or given"
+    location = batch.locate(*different[0]) if different else None
+    report.add("generator", "loss masks", num_compared, len(different), reason, location)
 
 
 def _mask_of_legs(sequence: Rollout | Branch) -> NDArray[np.bool_]:

@@ -76,10 +76,9 @@ class ReplayReport:
         check: str,
         num_compared: int,
         num_different: int,
-        *,
-        largest: float | None = None,
-        reason: str = "",
+        reason: str,
         location: TokenLocation | None = None,
+        largest: float | None = None,
     ) -> None:
         """A comparison that was made; reason and location count if anything is different."""
         counts = (num_compared, num_different, largest)
@@ -115,15 +114,7 @@ class ReplayReport:
             location = locations[worst] if locations else None
         num_different = int((~(gaps <= tolerance * scale)).sum())
         largest = float(gaps.max(initial=0.0))
-        self.add(
-            component,
-            check,
-            len(gaps),
-            num_different,
-            largest=largest,
-            reason=reason,
-            location=location,
-        )
+        self.add(component, check, len(gaps), num_different, reason, location, largest)
 
     def not_checked(self, component: Component, check: str, reason: str) -> None:
         self.comparisons.append(RecordCheck(component, check, "not checked", 0, 0, None, reason))
@@ -153,8 +144,10 @@ class ReplayReport:
         for state in ("disagrees", "not checked"):
             for item in self.comparisons:
                 if item.state == state:
-                    at = "" if item.location is None else f"; most at {item.location}"
-                    lines.append(f"{state}: {item.component}, {item.check}: {item.reason}{at}")
+                    sentence = f"{state}: {item.component}, {item.check}: {item.reason}"
+                    if item.location is not None:
+                        sentence += f"; most at {item.location}"
+                    lines.append(sentence)
         conclusion = "everything that was checked agrees with the record"
         if self.disagreeing:
             conclusion = f"the record disagrees with the {' and '.join(self.disagreeing)}"

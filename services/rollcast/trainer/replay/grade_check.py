@@ -56,15 +56,9 @@ def check_grades(batch: RecordedBatch, report: ReplayReport) -> Rewards:
                     sentence = f"recorded {rollout.reward:g}, graded again {reward:g}"
                     worst = (difference, location, sentence)
     if num_compared:
-        report.add(
-            "grader",
-            CHECK,
-            num_compared,
-            len(other_rewards),
-            largest=worst[0] if other_rewards else None,
-            location=worst[1],
-            reason=worst[2],
-        )
+        largest, location, sentence = worst
+        counts = (num_compared, len(other_rewards))
+        report.add("grader", CHECK, *counts, sentence, location, largest or None)
     for reason, count in reasons.items():
         report.not_checked("grader", CHECK, f"{count} rollouts: {reason}")
     return other_rewards

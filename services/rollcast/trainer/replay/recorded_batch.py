@@ -17,7 +17,7 @@ from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.recorded.step_bundle import RecordedSequence, StepBundle
 from rollcast.rollouts.records import Branch, Rollout, RolloutGroup, TokenIds, loss_mask
 from rollcast.tasks.tokens import Tokenizer
-from rollcast.trainer.learner.batch import MicroBatch, TrainingSequence
+from rollcast.trainer.learner.batch import NUMBERS, MicroBatch, TrainingSequence
 from rollcast.trainer.replay.comparison import TokenLocation
 
 NOT_TRUSTED = (
@@ -135,13 +135,10 @@ class RecordedBatch:
             token_ids=sequence.token_ids[:length],
             generator_logprobs=sequence.logprobs[:length],
             loss_mask=mask,
-            advantage=recorded.advantage,
-            weight=recorded.weight,
-            kl_factor=recorded.kl_factor,
-            entropy_factor=recorded.entropy_factor,
             routed_experts=None if experts is None else experts[: len(prompt) + length - 1],
             token_advantages=recorded.token_advantages,
             origin=key,
+            **{name: getattr(recorded, name) for name in NUMBERS},
         )
 
     def loss_token_values(self, name: str, micro_batch: MicroBatch) -> NDArray[Any] | None:

@@ -41,14 +41,9 @@ def check_labels(batch: RecordedBatch, report: ReplayReport) -> None:
             if version is None or not oldest <= version.step <= newest:
                 wrong_labels.append((key, position))
                 break  # the first token is enough to show it
-    report.add(
-        "generator",
-        "version labels",
-        num_sequences,
-        len(wrong_labels),
-        reason=f"a token has no version, or one outside {max(0, oldest)} to {newest}",
-        location=batch.locate(*wrong_labels[0]) if wrong_labels else None,
-    )
+    reason = f"a token has no version, or one outside {max(0, oldest)} to {newest}"
+    location = batch.locate(*wrong_labels[0]) if wrong_labels else None
+    report.add("generator", "version labels", num_sequences, len(wrong_labels), reason, location)
     reasons = [
         f"group {group.sequence} has {group.sampling.temperature:g}, the recipe "
         f"{recipe.temperature:g}"
@@ -58,7 +53,7 @@ def check_labels(batch: RecordedBatch, report: ReplayReport) -> None:
     ]
     num_groups = len(batch.groups)
     reason = "".join(reasons[:1])
-    report.add("generator", "temperature asked for", num_groups, len(reasons), reason=reason)
+    report.add("generator", "temperature asked for", num_groups, len(reasons), reason)
 
 
 def check_sampling(batch: RecordedBatch, report: ReplayReport, damaged: set[str]) -> None:

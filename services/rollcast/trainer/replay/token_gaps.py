@@ -71,12 +71,7 @@ class TokenGaps:
         if worst is None:
             report.not_checked(component, check, "the record has no such log-probs")
             return
-        report.add(
-            component,
-            check,
-            self._num_compared,
-            self._num_different,
-            largest=worst.nats,
-            reason=f"{cause}: recorded {worst.recorded:.5f}, replayed {worst.replayed:.5f}",
-            location=self._batch.locate(worst.key, worst.position),
-        )
+        reason = f"{cause}: recorded {worst.recorded:.5f}, replayed {worst.replayed:.5f}"
+        location = self._batch.locate(worst.key, worst.position)
+        counts = (self._num_compared, self._num_different)
+        report.add(component, check, *counts, reason, location, worst.nats)

@@ -89,7 +89,7 @@ def check_digests(batch: RecordedBatch, report: ReplayReport) -> set[str]:
             sentences[str(version)] = f"weights {version}: {names[0]}{others}"
     if num_compared:
         reason = f"{', '.join(sentences.values())} is not what its checksum says"
-        report.add("trainer", "kept weights", num_compared, num_damaged, reason=reason)
+        report.add("trainer", "kept weights", num_compared, num_damaged, reason)
     _check_next_step(batch, report)
     return set(sentences)
 
@@ -113,13 +113,8 @@ def _check_next_step(batch: RecordedBatch, report: ReplayReport) -> None:
         for name, digest in bundle.digests_after.items()
         if next_step.digests_before.get(name) != digest
     ]
-    report.add(
-        "trainer",
-        check,
-        len(bundle.digests_after),
-        len(names),
-        reason=f"{', '.join(names[:3])} changed between this step and the next",
-    )
+    reason = f"{', '.join(names[:3])} changed between this step and the next"
+    report.add("trainer", check, len(bundle.digests_after), len(names), reason)
 
 
 def check_update(batch: RecordedBatch, report: ReplayReport, ranks: Ranks, weights: Arrays) -> None:
