@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from rollcast.config.json_text import to_json
-from tests.documents.documented import ROOT
+
+SERVICES = Path(__file__).parents[2] / "services" / "rollcast"
 
 
 def test_what_json_lacks_is_null() -> None:
@@ -20,7 +22,7 @@ def test_what_json_lacks_is_null() -> None:
 
 
 def test_no_command_writes_json_by_itself() -> None:
-    folders = (ROOT / "services/rollcast" / name for name in ("cli", "trainer/replay"))
+    folders = (SERVICES / "cli", SERVICES / "trainer" / "replay")
     files = [file for folder in folders for file in folder.rglob("*.py")]
     assert len(files) > 50
     assert not [file for file in files if re.search(r"json\.dumps?\(", file.read_text())]

@@ -378,6 +378,12 @@ def test_code_that_a_record_from_elsewhere_names_runs_if_it_is_trusted(
     assert not differing(trusted), trusted.in_words()
     assert set(calls.read_text().split()) == {"advantage", "loss"}
 
+    bundle.settings["model"]["trust_remote_code"] = True
+    assert RecordedBatch(bundle).config.model.trust_remote_code
+    batch = RecordedBatch(bundle, is_trusted=False)
+    assert not batch.config.model.trust_remote_code
+    assert batch.missing_model.startswith("model.trust_remote_code: the record names code")
+
     os.chmod(run / "recorded" / "step-3" / "step.json", 0o666)
     assert not is_own_record(step(run)), "anybody may have written it"
 

@@ -184,7 +184,8 @@ class StepRecorder:
             weights = self._tape.take_whole_weights()
         if weights is not None:
             action = partial(self._add_weights, pending, weights)
-            self._submit(f"weights {pending.version}", action, self._weight_bytes, "weights")
+            num_bytes = self._weight_bytes + pending.num_bytes
+            self._submit(f"weights {pending.version}", action, num_bytes, "weights")
 
     def _write_ring(self, conditions: tuple[str, ...], badness: float) -> None:
         """Write the last steps; the conditions are those of the newest.

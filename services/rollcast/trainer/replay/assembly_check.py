@@ -155,4 +155,5 @@ def _mask_of_legs(sequence: Rollout | Branch) -> NDArray[np.bool_]:
     if sequence.legs:
         return sampled_mask(sequence)
     # One leg, of which only its forced tokens are without a log-prob
-    return (sequence.logprobs != 0) | loss_mask(sequence)
+    mask: NDArray[np.bool_] = (sequence.logprobs != 0) | loss_mask(sequence)
+    return mask

@@ -89,12 +89,11 @@ class CachedModel:
         for mark in sequence.kv_marks:
             marks.setdefault(mark.position, []).append(mark)
         for start, end in _find_segments(sequence, versions, marks):
-            *rebuilt, last = marks.get(start) or [None]
-            for mark in rebuilt:
+            segment_marks = marks.get(start, [])
+            for number, mark in enumerate(segment_marks, start=1):
                 self._crop_cache(mark.num_kept)
-                self._forward(mark.version, len(prompt) + start)
-            if last is not None:
-                self._crop_cache(last.num_kept)
+                if number < len(segment_marks):  # the segment's own version rebuilds after the last
+                    self._forward(mark.version, len(prompt) + start)
             logits = self._forward(versions[start], len(prompt) + end - 1)
             yield SampledSegment(start, end, logits[start - end :])
 

@@ -91,12 +91,9 @@ def counterfactual(
         not_checked.append("everything: the other recipe trains on nothing of this batch")
         return answer
     [micro_batches] = plan_micro_batches(sequences, world_size=1, max_tokens=tokens_per_micro_batch)
-    recipes = (
-        (batch.config.recipe, batch.micro_batches),
-        (recipe, micro_batches),
-    )
+    plans = ((batch.config.recipe, batch.micro_batches), (recipe, micro_batches))
     if weights is None:
-        figures = [figures_of_record(batch, *item) for item in recipes]
+        figures = [figures_of_record(batch, *plan) for plan in plans]
         if figures[1] is None:
             not_checked.append(
                 "loss: the other recipe needs log-probs of further sequences or of a reference "
@@ -106,10 +103,10 @@ def counterfactual(
             "gradient norm and change of probabilities: no weights were kept (record.weights)"
         )
     else:
-        updates = [_update_twice(batch, *item, ranks, weights) for item in recipes]
-        figures = [update.figures for update in updates]
+        updates = [_update_twice(batch, *plan, ranks, weights) for plan in plans]
+        figures = [recipe_update.figures for recipe_update in updates]
         answer["probability_changes"] = _changes(batch, sequences, *updates)
-    recorded, other = (item or {} for item in figures)
+    recorded, other = (figures_of_recipe or {} for figures_of_recipe in figures)
     answer["figures"] = {
         name: {"recorded": recorded.get(name), "other": other.get(name)}
         for name in FIGURES

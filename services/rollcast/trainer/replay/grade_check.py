@@ -24,8 +24,8 @@ Rewards = dict[tuple[int, int], float]
 
 def check_grades(batch: RecordedBatch, report: ReplayReport) -> Rewards:
     """Compare each verdict with one of now; returns the rewards that are others now."""
-    if batch.tokenizer is None:
-        report.not_checked("grader", CHECK, "model.path has no tokenizer on this machine")
+    if batch.missing_model:
+        report.not_checked("grader", CHECK, batch.missing_model)
         return {}
     grading = batch.config.tasks.grading
     # A grader elsewhere has gone with the run; what a stranger records does not open the sandbox.
@@ -35,7 +35,9 @@ def check_grades(batch: RecordedBatch, report: ReplayReport) -> Rewards:
     reasons: Counter[str] = Counter()
     num_compared = 0
     other_rewards: Rewards = {}
-    worst: tuple[float, TokenLocation | None, str] = (0.0, None, "")
+    largest = 0.0
+    location: TokenLocation | None = None
+    sentence = ""
     with closing(Sandbox(grading, verifiers)) as sandbox:
         regrader = _Regrader(batch, verifiers, sandbox)
         for group_index, group in batch.groups:
@@ -47,16 +49,16 @@ def check_grades(batch: RecordedBatch, report: ReplayReport) -> Rewards:
                     continue
                 num_compared += 1
                 difference = abs(reward - rollout.reward)
-                if difference > 1e-6:  # a reward is a float32 on the wire
-                    other_rewards[group_index, rollout_index] = reward
-                if difference > max(worst[0], 1e-6):
+                if difference <= 1e-6:  # a reward is a float32 on the wire
+                    continue
+                other_rewards[group_index, rollout_index] = reward
+                if difference > largest:
+                    largest = difference
                     # The last token shows the answer.
                     key = SequenceKey(group_index, rollout_index, 0)
                     location = batch.locate(key, max(0, len(rollout.token_ids) - 1))
                     sentence = f"recorded {rollout.reward:g}, graded again {reward:g}"
-                    worst = (difference, location, sentence)
     if num_compared:
-        largest, location, sentence = worst
         counts = (num_compared, len(other_rewards))
         report.add("grader", CHECK, *counts, sentence, location, largest or None)
     for reason, count in reasons.items():

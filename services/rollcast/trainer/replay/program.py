@@ -21,7 +21,7 @@ from rollcast.trainer.replay.comparison import ReplayReport
 from rollcast.trainer.replay.counterfactual import changed_config, counterfactual, in_words
 from rollcast.trainer.replay.grade_check import check_grades
 from rollcast.trainer.replay.loss_check import check_losses
-from rollcast.trainer.replay.recorded_batch import NOT_TRUSTED, RecordedBatch
+from rollcast.trainer.replay.recorded_batch import RecordedBatch
 from rollcast.trainer.replay.sampling_check import LOGPROBS as SAMPLED_LOGPROBS
 from rollcast.trainer.replay.sampling_check import check_labels, check_sampling
 from rollcast.trainer.replay.token_table import token_rows, tokens_in_words
@@ -68,13 +68,9 @@ def replay(
 def _check_weights(batch: RecordedBatch, report: ReplayReport, ranks: Ranks) -> Arrays | None:
     """Replay with weights; returns those before the step, None if they are missing or damaged."""
     bundle = batch.bundle
-    reason = ""
+    reason = batch.missing_model
     if bundle.weights_kept == "none":
         reason = "no weights were kept (record.weights: none)"
-    elif batch.tokenizer is None:
-        reason = f"model.path = {batch.config.model.path!r} is not on this machine"
-        if not batch.is_trusted and bundle.settings["model"].get("trust_remote_code"):
-            reason = f"model.trust_remote_code: {NOT_TRUSTED}"
     if reason:
         for check in (LOGPROBS, "gradient norm"):
             report.not_checked("trainer", check, reason)

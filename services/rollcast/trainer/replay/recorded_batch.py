@@ -75,6 +75,15 @@ class RecordedBatch:
                 raise UserError(f"{setting} {function.function}: {NOT_TRUSTED}")
 
     @property
+    def missing_model(self) -> str:
+        """Why the model's folder cannot be read; empty = it can."""
+        if self.tokenizer is not None:
+            return ""
+        if not self.is_trusted and self.bundle.settings["model"].get("trust_remote_code"):
+            return f"model.trust_remote_code: {NOT_TRUSTED}"
+        return f"model.path = {self.config.model.path!r} is not on this machine"
+
+    @property
     def groups(self) -> list[tuple[int, RolloutGroup]]:
         """The groups that are compared, with their indices."""
         return [
