@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 
 from rollcast.config.errors import UserError
-from rollcast.config.run import RunConfig
 from rollcast.local.checks.check import Start
 from rollcast.local.model_name import weight_bytes
 from rollcast.runfolder.files import RECORDED
@@ -48,7 +47,7 @@ def check(start: Start) -> None:
     if not is_apart:
         folder_bytes += checkpoint_bytes
     if start.config.record.is_on:
-        folder_bytes += _recorded_bytes(start.config)
+        folder_bytes += _recorded_bytes(start)
         folder_purpose = (
             f"{checkpoints} and the recorded steps; free space, or set folder, "
             "trainer.keep_checkpoints or record.max_bytes"
@@ -64,10 +63,11 @@ def check(start: Start) -> None:
         )
 
 
-def _recorded_bytes(config: RunConfig) -> int:
+def _recorded_bytes(start: Start) -> int:
     """Bytes that recorded steps may take beyond those of earlier starts, and the weights that are
     being written.
     """
+    config = start.config
     files = (config.run_folder / RECORDED).rglob("*")
     present_bytes = sum(path.stat().st_size for path in files if path.is_file())
     written_bytes = 0

@@ -65,8 +65,8 @@ class BundleStore:
         # Of a trainer that was killed before it wrote the list, or if that cannot be read
         unlisted = [self._entry_of_folder(name) for name in present - listed.keys()]
         unlisted.sort(key=lambda entry: entry.step)
-        kept = [entry for name, entry in listed.items() if name in present]
-        self.index = RecordedIndex([*unlisted, *kept])
+        kept_entries = [entry for name, entry in listed.items() if name in present]
+        self.index = RecordedIndex([*unlisted, *kept_entries])
 
     def add_step(
         self, bundle: StepBundle, name: str, badness: float, *, is_newest: bool = True
@@ -115,8 +115,8 @@ class BundleStore:
 
         `digests`: their checksums when they were used; empty = not known.
         """
-        known = digests or {name: array_digest(array) for name, array in weights.items()}
-        write_arrays(self._file(version), weights, known)
+        checksums = digests or {name: array_digest(array) for name, array in weights.items()}
+        write_arrays(self._file(version), weights, checksums)
         num_removed = self._make_room()
         if num_removed:
             self.index.write(self.run_folder)

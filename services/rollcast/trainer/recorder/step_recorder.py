@@ -160,10 +160,11 @@ class StepRecorder:
         deadline = time.monotonic() + seconds
         # The disk's jobs wait for the checksums of their step.
         self._checksums.close(seconds)
-        missing = [job.name for job in self._disk.close(deadline - time.monotonic()) if job.name]
-        if missing:
-            self._count_dropped(len(missing), "slow_disk")
-            log.error("the disk did not take these records in time", missing=missing)
+        jobs = self._disk.close(deadline - time.monotonic())
+        names = [job.name for job in jobs if job.name]
+        if names:
+            self._count_dropped(len(names), "slow_disk")
+            log.error("the disk did not take these records in time", missing=names)
 
     def _keeps_weights(self, version_step: int) -> bool:
         """Whether a step that may be kept needs the weights of this step."""

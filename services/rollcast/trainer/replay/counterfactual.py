@@ -106,11 +106,11 @@ def counterfactual(
         updates = [_update_twice(batch, *plan, ranks, weights) for plan in plans]
         figures = [recipe_update.figures for recipe_update in updates]
         answer["probability_changes"] = _changes(batch, sequences, *updates)
-    recorded, other = (figures_of_recipe or {} for figures_of_recipe in figures)
+    recorded_figures, other_figures = (recipe_figures or {} for recipe_figures in figures)
     answer["figures"] = {
-        name: {"recorded": recorded.get(name), "other": other.get(name)}
+        name: {"recorded": recorded_figures.get(name), "other": other_figures.get(name)}
         for name in FIGURES
-        if recorded.get(name) is not None or other.get(name) is not None
+        if recorded_figures.get(name) is not None or other_figures.get(name) is not None
     }
     return answer
 
@@ -132,15 +132,15 @@ def _update_twice(
 ) -> RecipeUpdate:
     """The second update shows the log-probs after the first."""
     learner = make_learner(batch, recipe, ranks, weights)
-    stats, before = update(learner, micro_batches)
-    _, after = update(learner, micro_batches)
+    stats, old_logprobs = update(learner, micro_batches)
+    _, new_logprobs = update(learner, micro_batches)
     keys = [
         (*sequence.origin, int(position))
         for micro_batch in micro_batches
         for sequence in micro_batch
         for position in np.flatnonzero(sequence.loss_mask)
     ]
-    logprobs = zip(before.tolist(), after.tolist(), strict=True)
+    logprobs = zip(old_logprobs.tolist(), new_logprobs.tolist(), strict=True)
     figures = {name: getattr(stats, name) for name in FIGURES}
     return RecipeUpdate(figures, dict(zip(keys, logprobs, strict=True)))
 
@@ -148,8 +148,8 @@ def _update_twice(
 def _changes(
     batch: RecordedBatch,
     sequences: Sequence[TrainingSequence],
-    recorded: RecipeUpdate,
-    other: RecipeUpdate,
+    recorded_update: RecipeUpdate,
+    other_update: RecipeUpdate,
 ) -> dict[str, Any]:
     """The mean change of right and of wrong answers' tokens, and the tokens on which the recipes
     differ most.
@@ -157,20 +157,20 @@ def _changes(
     advantages = {sequence.origin: sequence.advantage for sequence in sequences}
     compared = {index for index, _ in batch.groups}
     rows = []
-    for key, logprobs in other.logprobs.items():
-        if key not in recorded.logprobs or key[0] not in compared:
+    for key, logprobs in other_update.logprobs.items():
+        if key not in recorded_update.logprobs or key[0] not in compared:
             continue
-        before, after = np.exp(recorded.logprobs[key])
-        other_before, other_after = np.exp(logprobs)
+        old_probability, new_probability = np.exp(recorded_update.logprobs[key])
+        other_old, other_new = np.exp(logprobs)
         location = batch.locate(SequenceKey(*key[:3]), key[3])
         rows.append(
             {
                 "group": location.group,
                 "rollout": location.rollout,
                 "token": location.token,
-                "before": before,
-                "recorded_recipe": after - before,
-                "other_recipe": other_after - other_before,
+                "before": old_probability,
+                "recorded_recipe": new_probability - old_probability,
+                "other_recipe": other_new - other_old,
                 "is_raised": advantages[key[:3]] > 0,
                 "text": location.text,
             }
@@ -214,6 +214,6 @@ def in_words(answer: dict[str, Any]) -> list[str]:
     return lines + [f"not checked: {reason}" for reason in answer["not_checked"]]
 
 
-def _line(title: str, recorded: float | None, other: float | None) -> str:
-    numbers = ("" if value is None else f"{value:.6g}" for value in (recorded, other))
+def _line(title: str, *values: float | None) -> str:
+    numbers = ("" if value is None else f"{value:.6g}" for value in values)
     return " ".join([f"{title:<34}", *(f"{number:>14}" for number in numbers)])

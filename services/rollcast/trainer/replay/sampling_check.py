@@ -117,8 +117,7 @@ class _ReplayedSampler:
             return label
         fitted = self._fit_temperature(key, versions)
         if fitted is not None:
-            asked = self._temperature(key)
-            return f"temperature: sampled with {fitted:.3g}, not with {asked:g}"
+            return f"temperature: sampled with {fitted:.3g}, not with {self._temperature(key):g}"
         return "weights: no kept version and no temperature explains them"
 
     def _temperature(self, key: SequenceKey) -> float:

@@ -45,20 +45,22 @@ def tokens_in_words(rows: list[dict[str, Any]]) -> list[str]:
     """The forty tokens with the largest differences between two columns, in order."""
     if not rows:
         return []
-    shown = sorted(sorted(range(len(rows)), key=lambda index: -_largest_gap(rows[index]))[:40])
+    shown_indices = sorted(
+        sorted(range(len(rows)), key=lambda index: -_largest_gap(rows[index]))[:40]
+    )
     lines = [
         f"{'rollout':>7} {'token':>6} {'version':>8} {'generator':>10} {'replayed':>10} "
         f"{'trainer':>10} {'replayed':>10}  text"
     ]
-    for row in (rows[index] for index in shown):
+    for row in (rows[index] for index in shown_indices):
         values = " ".join(
             f"{'' if row.get(name) is None else format(row[name], '.4f'):>10}" for name in COLUMNS
         )
         lines.append(
             f"{row['rollout']:>7} {row['token']:>6} {row['version']:>8} {values}  {row['text']!r}"
         )
-    if len(rows) > len(shown):
-        lines.append(f"{len(rows) - len(shown)} further tokens differ less; --json has all")
+    if len(rows) > len(shown_indices):
+        lines.append(f"{len(rows) - len(shown_indices)} further tokens differ less; --json has all")
     return lines
 
 

@@ -85,8 +85,8 @@ def check_digests(batch: RecordedBatch, report: ReplayReport) -> set[str]:
         names = [name for name in weights if array_digest(weights[name]) != expected.get(name)]
         num_damaged += len(names)
         if names:
-            others = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            sentences[str(version)] = f"weights {version}: {names[0]}{others}"
+            num_more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            sentences[str(version)] = f"weights {version}: {names[0]}{num_more}"
     if num_compared:
         reason = f"{', '.join(sentences.values())} is not what its checksum says"
         report.add("trainer", "kept weights", num_compared, num_damaged, reason)
