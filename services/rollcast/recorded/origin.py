@@ -14,7 +14,7 @@ from rollcast.recorded.step_bundle import RECORD_FILE, StepBundle
 def folder_origin(folder: Path) -> str:
     """Digest of machine, user and folder, which a copy of the folder does not have.
 
-    Who makes a record for somebody else knows neither the machine's id nor the inode there.
+    A stranger who makes a record for this user knows neither the machine's id nor the inode.
     """
     try:
         machine = Path("/etc/machine-id").read_text().strip()

@@ -128,7 +128,7 @@ class BundleStore:
         return weights + sum(entry.num_bytes for entry in self.index.steps)
 
     def _make_room(self) -> int:
-        """Remove what is worth least until the rest fits; returns how many steps and versions."""
+        """Remove the least valuable until the rest fits; returns how many steps and versions."""
         num_removed = 0
         self._remove_old_weights()
         while self.num_bytes > self.max_bytes:

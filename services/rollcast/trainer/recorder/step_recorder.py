@@ -191,8 +191,8 @@ class StepRecorder:
     def _write_ring(self, conditions: tuple[str, ...], badness: float) -> None:
         """Write the last steps; the conditions are those of the newest.
 
-        The newest first: what it brings along then takes the room of no worse step, and it is there
-        if the disk is slow.
+        The newest first: the earlier ones then take the room of no worse step, and it is written
+        even if the disk is slow.
         """
         with self._lock:
             newest, *earlier = reversed(self._ring)

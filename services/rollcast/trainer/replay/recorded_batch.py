@@ -175,12 +175,10 @@ class RecordedBatch:
     def _token_in_text(self, token_ids: TokenIds, token: int) -> str:
         """A token between guillemets, with up to 40 characters before and 20 after it."""
         slices = (token_ids[:token], token_ids[token : token + 1], token_ids[token + 1 :])
-        text_before, token_text, text_after = (
-            self.decode(token_slice.tolist()) for token_slice in slices
-        )
+        texts = [self.decode(token_slice.tolist()) for token_slice in slices]
         return repr(
-            f"{text_before[-40:]}\N{LEFT-POINTING DOUBLE ANGLE QUOTATION MARK}{token_text}"
-            f"\N{RIGHT-POINTING DOUBLE ANGLE QUOTATION MARK}{text_after[:20]}"
+            f"{texts[0][-40:]}\N{LEFT-POINTING DOUBLE ANGLE QUOTATION MARK}{texts[1]}"
+            f"\N{RIGHT-POINTING DOUBLE ANGLE QUOTATION MARK}{texts[2][:20]}"
         )
 
     def decode(self, token_ids: Sequence[int]) -> str:

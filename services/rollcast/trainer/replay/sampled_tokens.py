@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from rollcast.rollouts.records import Branch, LegKind, Rollout
 
 SequenceVersions = NDArray[np.object_]
-"""[L] version that sampled each token; None = the record has none."""
+"""[L] version that sampled each token; None = not recorded."""
 
 
 def sampled_mask(sequence: Rollout | Branch) -> NDArray[np.bool_]:

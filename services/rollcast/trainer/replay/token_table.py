@@ -45,9 +45,8 @@ def tokens_in_words(rows: list[dict[str, Any]]) -> list[str]:
     """The forty tokens with the largest differences between two columns, in order."""
     if not rows:
         return []
-    shown_indices = sorted(
-        sorted(range(len(rows)), key=lambda index: -_largest_gap(rows[index]))[:40]
-    )
+    by_gap = sorted(range(len(rows)), key=lambda index: -_largest_gap(rows[index]))
+    shown_indices = sorted(by_gap[:40])
     lines = [
         f"{'rollout':>7} {'token':>6} {'version':>8} {'generator':>10} {'replayed':>10} "
         f"{'trainer':>10} {'replayed':>10}  text"
