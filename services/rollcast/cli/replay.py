@@ -34,7 +34,7 @@ def replay(
         ),
     ] = None,
     trust: Annotated[
-        bool, typer.Option(help="run the code that a record from elsewhere names")
+        bool, typer.Option("--trust", help="run the code that a record from elsewhere names")
     ] = False,
 ) -> None:
     """Grade a recorded step again and compute its advantages, loss, gradient and log-probs again:

@@ -107,8 +107,9 @@ class StepBundle:
     """By task sequence, an endpoint's log-probs of each rollout's sequences. Empty without one."""
     weights_kept: Literal["none", "step", "versions"] = "none"
     """The setting `record.weights`."""
-    origin: str = ""
-    """Digest of the machine, user and folder that recorded it (`recorded/origin.py`)."""
+    origin: str | None = None
+    """Digest of the machine, user and folder that recorded it (`recorded/origin.py`). None = not
+    known."""
     path: Path = Path()
     """Folder of the bundle."""
 

@@ -18,9 +18,9 @@ class Job:
     """The record that it writes, such as `step-12`; empty = it writes none."""
     action: Callable[[], object]
     """Raises nothing."""
-    kind: MemoryKind = "steps"
-    num_bytes: int = 0
+    num_bytes: int
     """Memory that it holds until it is done."""
+    kind: MemoryKind = "steps"
 
 
 class JobThread:

@@ -129,7 +129,8 @@ class StepRecorder:
         pending.waited_seconds += time.perf_counter() - started
         self._exporter.add(trainer_metrics.RECORDER_WAIT, pending.waited_seconds)
         # Last: the threads share this process's interpreter with the step.
-        self._checksums.submit(Job("", partial(self._carry_out, pending.name, pending.complete)))
+        action = partial(self._carry_out, pending.name, pending.complete)
+        self._checksums.submit(Job("", action, num_bytes=0))
         if conditions:
             self._write_ring(tuple(conditions), max(conditions.values()))
         elif is_due:
@@ -231,7 +232,7 @@ class StepRecorder:
         num_bytes: int = 0,
         kind: MemoryKind = "steps",
     ) -> None:
-        self._disk.submit(Job(name, partial(self._carry_out, name, action), kind, num_bytes))
+        self._disk.submit(Job(name, partial(self._carry_out, name, action), num_bytes, kind))
 
     # The threads
 
