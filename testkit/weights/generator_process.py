@@ -22,6 +22,8 @@ import torch
 
 from rollcast.config.connections import Rpc, Weights
 from rollcast.config.errors import UserError
+from rollcast.connections.object_files import ObjectFolder
+from rollcast.runfolder.files import parse_location
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import configure_logging
 from rollcast.weights.receiver.member import WeightMember
@@ -72,9 +74,11 @@ class TensorEngine:
         apply_seconds: float,
         again: str,
         device: str,
+        store: ObjectFolder | None,
     ) -> None:
         self.receivers = [
-            Receiver(device=torch.device(device), worker=worker) for worker in range(num_workers)
+            Receiver(device=torch.device(device), worker=worker, store=store)
+            for worker in range(num_workers)
         ]
         self.weights: list[dict[str, torch.Tensor]] = [{} for _ in self.receivers]
         self.running_rollouts = running_rollouts
@@ -178,6 +182,8 @@ def use_one_card(host: str) -> None:
 
 
 async def main(settings: dict[str, Any]) -> None:
+    weights = Weights(**settings["weights"])
+    location = weights.store.location
     engine = TensorEngine(
         settings.get("num_workers", 1),
         settings.get("running_rollouts", 3),
@@ -185,6 +191,7 @@ async def main(settings: dict[str, Any]) -> None:
         settings.get("apply_seconds", 0.0),
         settings.get("again", "again"),
         settings.get("device", "cpu"),
+        ObjectFolder(parse_location(location)) if location else None,
     )
     # As if this many lanes may move concurrently, and the machine's clock was set after the start.
     turns.MAX_LANES_MOVING = settings.get("at_once", turns.MAX_LANES_MOVING)
@@ -199,7 +206,7 @@ async def main(settings: dict[str, Any]) -> None:
         slots=8,
         lm_head=settings.get("lm_head", "fp32"),
         rpc=Rpc(**settings["rpc"]),
-        weights=Weights(**settings["weights"]),
+        weights=weights,
         exporter=Exporter("test"),
     )
 

@@ -20,6 +20,9 @@ WEIGHT_RECEIVE_SECONDS = Metric(
     "Background reception of a version",
     buckets=DURATION_BUCKETS_SECONDS,
 )
+WEIGHT_PULLED_BYTES = Metric(
+    "rollcast_weight_pulled_bytes_total", "Bytes of versions pulled from the store of weights"
+)
 GENERATOR_IDLE = Metric(
     "rollcast_generator_idle_seconds_total", "Time in which the generator had no rollout"
 )

@@ -35,6 +35,7 @@ from rollcast.generator.vllm.engine_request import BadRequestError, EngineReques
 from rollcast.generator.vllm.steps import EngineCounts
 from rollcast.memory.staging import StagingPlace, staging_place
 from rollcast.rollouts.records import RoutedExperts, Sampling, VersionSpan
+from rollcast.runfolder.files import weight_store_place
 from rollcast.weights.plan.manifest import apply_seconds
 from rollcast.wire.version import PolicyVersion
 
@@ -140,11 +141,19 @@ class Engine:
             self._adapter = adapter_request()
         await self._warm_up()
         rooms = await self.call("room_for_staging")
-        self.stage = staging_place(config.weights.stage, rooms)
+        # What is pulled is inflated by the processor, once for all workers.
+        uses_store = config.weights.uses_store
+        self.stage = "host" if uses_store else staging_place(config.weights.stage, rooms)
         self._timeout_seconds = apply_seconds(
             self._timeout_seconds, sum(version_bytes for _, version_bytes in rooms)
         )
-        await self.call("prepare_for_rollcast", config.generator.cpu, self.stage)
+        location = weight_store_place(config.run_folder, config.weights.store.location)
+        await self.call(
+            "prepare_for_rollcast",
+            config.generator.cpu,
+            self.stage,
+            str(location) if uses_store else None,
+        )
 
     @property
     def newest_version(self) -> PolicyVersion | None:

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from rollcast.connections.object_files import ObjectFolder
 from rollcast.generator.vllm import plugin
 from rollcast.generator.vllm.adapter import PolicyAdapter
 from rollcast.generator.vllm.cpu.experts import pack_again
@@ -26,6 +27,7 @@ from rollcast.generator.vllm.engine_start import RoutingShape, has_gpus
 from rollcast.generator.vllm.expert_stacks import load_stacks_whole
 from rollcast.generator.vllm.latent_attention import derive_again
 from rollcast.generator.vllm.steps import KvRebuild, StepObserver
+from rollcast.runfolder.files import parse_location
 from rollcast.weights.receiver.host_memory import SharedVersion, in_host_memory
 from rollcast.weights.receiver.queued_copies import QueuedCopies
 from rollcast.weights.receiver.receiver import Receiver
@@ -92,8 +94,11 @@ class GeneratorWorker:
         config = self.model_runner.vllm_config.model_config
         return RoutingShape(layers, config.get_num_experts(), config.get_num_experts_per_tok())
 
-    def prepare_for_rollcast(self, cpu: int | None, stage: str) -> None:
-        """Start to count steps, pin the engine to a core, make the receiver."""
+    def prepare_for_rollcast(self, cpu: int | None, stage: str, store: str | None) -> None:
+        """Start to count steps, pin the engine to a core, make the receiver.
+
+        `store`: where versions are pulled from; None = they come over lanes.
+        """
         from vllm.v1.kv_cache_interface import MambaSpec
 
         # Ctrl-C goes to the front end, which drains, then ends us. If it and its warden are killed,
@@ -106,7 +111,11 @@ class GeneratorWorker:
         if stage == "device":
             self.receiver = Receiver(device=self.device, worker=self.rank)
         elif self.rank == 0:
-            self.receiver = Receiver(device=self.device, make_memory=in_host_memory)
+            self.receiver = Receiver(
+                device=self.device,
+                make_memory=in_host_memory,
+                store=None if store is None else ObjectFolder(parse_location(store)),
+            )
         self.shared = SharedVersion()
         load_stacks_whole(self.model_runner.model)
         layers = [

@@ -30,9 +30,15 @@ from rollcast.config.out_of_memory import OutOfMemory, told_what_did_not_fit
 from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Trainer
+from rollcast.connections.object_files import ObjectFolder, store_unreachable
 from rollcast.recipe.learning_rate import scaled_to_batch
 from rollcast.recipe.losses.make import make_loss
-from rollcast.runfolder.files import Place, checkpoint_place, parse_location
+from rollcast.runfolder.files import (
+    Place,
+    checkpoint_place,
+    parse_location,
+    weight_store_place,
+)
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.adapter_export import make_export
@@ -63,6 +69,7 @@ from rollcast.trainer.learner.whole_weights import WholeWeights, gather_weights
 from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
 from rollcast.weights.plan.shards import shard_buckets
 from rollcast.weights.sender.lanes import Lanes, LaneSender
+from rollcast.weights.sender.rank_store import RankStore
 from rollcast.weights.sender.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 
@@ -138,6 +145,7 @@ class LearnerGroup:
                 if is_first_replica
                 else ()
             )
+            self.rank_store = self._make_rank_store() if config.weights.uses_store else None
         """This rank's rows of the versions that are published. Only the first replica's ranks have
         any."""
         location = checkpoint_place(config.run_folder, config.trainer.checkpoints)
@@ -217,6 +225,15 @@ class LearnerGroup:
         self._order(CommandKind.GATHER, "")
         return self._gathering
 
+    def _make_rank_store(self) -> RankStore:
+        """Raises UserError: the store's protocol is unknown."""
+        location = self.config.weights.store.location
+        place = weight_store_place(self.config.run_folder, location)
+        try:
+            return RankStore(ObjectFolder(place), self.ranks.rank, self.slots)
+        except OSError as error:
+            raise store_unreachable(place, error) from error
+
     @property
     def lanes(self) -> Lanes:
         """The lanes of the publisher; its orders come from one thread."""
@@ -289,7 +306,13 @@ class LearnerGroup:
         receiver = CommandReceiver(self.ranks.store, self.ranks.rank)
         lane = None
         if self.ranks.rank < self.ranks.num_shards:
-            lane = LaneSender(self.ranks.rank, self.slots, self.ranks.device, self._lane_orders())
+            lane = LaneSender(
+                self.ranks.rank,
+                self.slots,
+                self.ranks.device,
+                self._lane_orders(),
+                self.rank_store,
+            )
 
         def pass_on() -> None:
             if lane is not None:

@@ -115,6 +115,42 @@ class Reception:
         )
         return weights_pb2.FromGenerator(acknowledge=acknowledge)
 
+    async def pull(self, publish: weights_pb2.Publish) -> weights_pb2.FromGenerator | None:
+        """Pull a version from the store and apply it; returns the answer.
+
+        Raises OutOfMemory, EngineStuckError.
+        """
+        version = PolicyVersion.from_proto(publish.manifest.version)
+        state = ReceiveState()
+        if self.version is None or version > self.version:
+            num_bytes = sum(bucket.num_bytes for bucket in publish.manifest.buckets)
+            timeout_seconds = self._settings.acknowledge_timeout_seconds
+            self._apply_seconds = apply_seconds(timeout_seconds, num_bytes)
+            # However long it takes: others do not wait, and what is read has deadlines of its own.
+            message = publish.SerializeToString()
+            pulled = await self._complete("receive", message, publish.epoch, STAGED, None)
+            if pulled is None:
+                return None
+            state = pulled
+            if state.no_room:
+                raise OutOfMemory(state.reason)
+            if state.status == FAILED:
+                # It goes on with the weights that it has, as the bound allows.
+                return _failed(state, publish.manifest.version)
+            self._exporter.observe(generator_metrics.WEIGHT_RECEIVE_SECONDS, state.seconds)
+            self._exporter.add(generator_metrics.WEIGHT_PULLED_BYTES, state.num_bytes)
+            pause_seconds = await self._apply_or_skip(version)
+        else:
+            pause_seconds = 0.0
+        self.joined = True
+        acknowledge = weights_pb2.Acknowledge(
+            version=publish.manifest.version,
+            epoch=publish.epoch,
+            receive_seconds=state.seconds,
+            pause_seconds=pause_seconds,
+        )
+        return weights_pb2.FromGenerator(acknowledge=acknowledge)
+
     async def leave_groups(self) -> None:
         """Wait for the running apply, then leave all groups.
 
@@ -154,7 +190,7 @@ class Reception:
         message: bytes,
         epoch: int,
         target_status: str,
-        timeout_seconds: float,
+        timeout_seconds: float | None,
     ) -> ReceiveState | None:
         """Start a join or a reception, and poll until it is `target_status` or failed; None = a
         newer epoch was announced.
@@ -204,5 +240,11 @@ class Reception:
     ) -> weights_pb2.FromGenerator:
         # The receiver is in no group until the next join, so nothing may be claimed.
         self.joined = False
-        failure = weights_pb2.Failed(epoch=state.epoch, version=version, reason=state.reason)
-        return weights_pb2.FromGenerator(failed=failure)
+        return _failed(state, version)
+
+
+def _failed(
+    state: ReceiveState, version: rollout_pb2.PolicyVersion | None
+) -> weights_pb2.FromGenerator:
+    failure = weights_pb2.Failed(epoch=state.epoch, version=version, reason=state.reason)
+    return weights_pb2.FromGenerator(failed=failure)

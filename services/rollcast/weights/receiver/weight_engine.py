@@ -40,6 +40,8 @@ class ReceiveState(NamedTuple):
     """Whether it failed for lack of memory, so that another attempt would fail too."""
     path: str = ""
     """Where other processes find the staged version (staged only); empty = nowhere."""
+    num_bytes: int = 0
+    """Bytes that were pulled from the store for it (staged only)."""
 
 
 def merge_states(states: Sequence[ReceiveState]) -> ReceiveState:

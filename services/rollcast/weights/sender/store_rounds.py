@@ -1,0 +1,139 @@
+"""Which generator is told to pull what: each at its own pace, one version at a time.
+
+    a new stream, or behind   -> Publish names the objects that lead to the newest version
+    Acknowledge               -> a member; told again if there is a newer version by now
+    Failed                    -> told again after a pause; the second time the version is written
+                                 whole again, under other names
+
+Nobody waits: a slow generator pulls what is newest when it has time, and the staleness bound paces
+what is dispatched. No membership is fixed, so nothing has to be joined.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from rollcast.telemetry import wire_metrics
+from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.logging import get_logger
+from rollcast.weights.plan.manifest import BucketSpec, Manifest, manifest_to_proto
+from rollcast.weights.sender.roster import Roster, Seat
+from rollcast.weights.sender.store_writer import StoredVersion, StoreWriter
+from rollcast.wire import weights_pb2
+from rollcast.wire.version import PolicyVersion
+
+log = get_logger()
+
+
+@dataclass(frozen=True)
+class _Pull:
+    """What a generator was told last."""
+
+    number: int
+    version: PolicyVersion
+    entries: Sequence[StoredVersion]
+    retry_at: float = 0.0
+
+
+@dataclass(eq=False)
+class StoreRounds:
+    """Not thread-safe: the publisher holds its lock around every call."""
+
+    roster: Roster
+    writer: StoreWriter
+    buckets: tuple[BucketSpec, ...]
+    lm_head: str
+    exporter: Exporter
+    _pulls: dict[Seat, _Pull] = field(default_factory=dict)
+    _num_told: int = 0
+
+    def __post_init__(self) -> None:
+        self.writer.is_needed = self._is_needed
+
+    def _is_needed(self, entry: StoredVersion) -> bool:
+        """Whether a generator was told of it and still pulls, or will be told of it next."""
+        return any(
+            entry in pull.entries or (entry.base is not None and entry.base >= pull.version)
+            for pull in self._pulls.values()
+        )
+
+    def turn(self) -> bool:
+        """Tell every generator that is due; returns whether there was one."""
+        self._pulls = {seat: pull for seat, pull in self._pulls.items() if seat in self.roster}
+        newest = self.writer.newest
+        if newest is None:
+            return False
+        due = [seat for seat in self.roster if self._is_due(seat, newest)]
+        for seat in due:
+            self._tell(seat, newest, self.writer.entries)
+        return bool(due)
+
+    def note_answer(self, seat: Seat, message: weights_pb2.FromGenerator) -> None:
+        """A generator has applied a version, or could not pull it."""
+        if message.HasField("failed"):
+            self._note_failed(seat, message.failed.epoch, message.failed.reason[:500])
+            return
+        newest = self.writer.newest
+        version = PolicyVersion.from_proto(message.acknowledge.version)
+        if newest is None or version > newest:
+            return
+        seat.acknowledge(message.acknowledge.epoch, version)
+        seat.joined = True
+        seat.pull_failures = 0
+        pull = self._pulls.get(seat)
+        if pull is not None and pull.number == message.acknowledge.epoch:
+            self._pulls[seat] = replace(pull, entries=())
+        if all(other.version == newest for other in self.roster):
+            seconds = time.monotonic() - self.writer.staging.current_offered_at
+            self.exporter.observe(wire_metrics.WEIGHT_SYNC_SECONDS, seconds)
+
+    def _note_failed(self, seat: Seat, epoch: int, reason: str) -> None:
+        pull = self._pulls.get(seat)
+        if pull is None or pull.number != epoch:
+            return
+        seat.pull_failures += 1
+        log.warning(
+            "a generator could not pull a version",
+            generator=seat.name,
+            version=str(pull.version),
+            failures=seat.pull_failures,
+            reason=reason,
+        )
+        self.exporter.add(wire_metrics.WEIGHT_FAILURES, reason="pull")
+        # At first it discards what it holds and begins with the anchor, in case only its own memory
+        # or the changes were at fault. Then the anchor may be.
+        if seat.pull_failures > 1:
+            self.writer.wanted_anchor = pull.version
+        # 0.2, 0.4, ... 12.8 seconds: a store that is away comes back to few questions.
+        pause_seconds = 0.1 * 2 ** min(seat.pull_failures, 7)
+        self._pulls[seat] = _Pull(0, pull.version, (), time.monotonic() + pause_seconds)
+
+    def _is_due(self, seat: Seat, newest: PolicyVersion) -> bool:
+        if seat.leaving or not seat.connected:
+            return False
+        pull = self._pulls.get(seat)
+        if pull is None:
+            return True
+        if pull.number == 0:
+            return time.monotonic() >= pull.retry_at
+        return seat.answer is not None and seat.version != newest
+
+    def _tell(self, seat: Seat, newest: PolicyVersion, entries: Sequence[StoredVersion]) -> None:
+        """Name the newest anchor, what follows it, and what follows the version that it holds."""
+        wholes = [index for index, entry in enumerate(entries) if entry.base is None]
+        after_held = [
+            index
+            for index, entry in enumerate(entries)
+            if seat.version is not None and entry.base == seat.version
+        ]
+        first = min([wholes[-1], *after_held])
+        self._num_told += 1
+        self._pulls[seat] = _Pull(self._num_told, newest, tuple(entries[first:]))
+        seat.epoch = self._num_told
+        seat.answer = None
+        publish = weights_pb2.Publish(
+            epoch=self._num_told,
+            manifest=manifest_to_proto(Manifest(newest, self.buckets, self.lm_head)),
+            stored=[entry.to_proto() for entry in entries[first:]],
+        )
+        seat.send(weights_pb2.FromTrainer(publish=publish))

@@ -1,0 +1,255 @@
+"""Versions in the store, at trainer rank 0: written on a thread of its own, removed when no
+generator needs them.
+
+    staging --take--> changes of every rank --> `entries` --> announced (store_rounds)
+                      sometimes then an anchor, which is the same version whole
+
+A version that is offered while one is written waits, and replaces an older one that waits: the next
+changes then span several steps. The learner never waits for this thread, nor this thread for a
+generator.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from rollcast.config.connections import WeightStore
+from rollcast.config.errors import UserError
+from rollcast.telemetry import wire_metrics
+from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.logging import get_logger
+from rollcast.weights.sender.lanes import LaneOrder, Lanes
+from rollcast.weights.sender.rank_store import (
+    ObjectKind,
+    RankStore,
+    WrittenObject,
+    note_name,
+    until_written,
+)
+from rollcast.weights.sender.staging import Staging
+from rollcast.weights.sender.wake import Wake
+from rollcast.weights.transport.stored_object import StoredObject
+from rollcast.wire import weights_pb2
+from rollcast.wire.version import PolicyVersion
+
+log = get_logger()
+
+
+@dataclass(frozen=True)
+class StoredVersion:
+    """One version, or what changed since `base`: an object of each rank."""
+
+    version: PolicyVersion
+    base: PolicyVersion | None
+    objects: tuple[StoredObject, ...]
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(stored.num_bytes for stored in self.objects)
+
+    def to_proto(self) -> weights_pb2.StoredVersion:
+        return weights_pb2.StoredVersion(
+            version=self.version.to_proto(),
+            base=None if self.base is None else self.base.to_proto(),
+            objects=[stored.to_proto() for stored in self.objects],
+        )
+
+
+@dataclass(eq=False)
+class StoreWriter:
+    """`wake.changed` guards `entries`, which this thread alone changes, and `wanted_anchor`."""
+
+    settings: WeightStore
+    rank_store: RankStore
+    staging: Staging
+    lanes: Lanes
+    wake: Wake
+    exporter: Exporter
+    version_bytes: int
+    """Size of a whole version in memory."""
+    is_needed: Callable[[StoredVersion], bool] = lambda entry: False
+    """Whether a generator still needs an old entry; called with the lock held."""
+
+    def __post_init__(self) -> None:
+        """Raises UserError: the store is too small."""
+        if 2 * self.version_bytes > self._max_bytes:
+            needed_gib = 2 * self.version_bytes / 2**30
+            raise UserError(
+                f"weights.store.max_gib = {self.settings.max_gib:g}: a version of this model has "
+                f"{self.version_bytes / 2**30:.3g} GiB, and two of them must fit; set it to "
+                f"{needed_gib:.3g} or more"
+            )
+        self.entries: list[StoredVersion] = []
+        """In the order in which they were written."""
+        self.wanted_anchor: PolicyVersion | None = None
+        """The version that a generator could not pull: it is to be written whole again."""
+        self._restored: PolicyVersion | None = None
+        self._changes_are_short = True
+        self._thread = threading.Thread(target=self._run, name="weight-store", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout_seconds: float) -> None:
+        """After `wake.is_stopping` was set."""
+        self._thread.join(timeout_seconds)
+
+    @property
+    def newest(self) -> PolicyVersion | None:
+        """The newest version that generators can pull."""
+        return self.entries[-1].version if self.entries else None
+
+    def _run(self) -> None:
+        while not self._is_stopping():
+            with self.wake.changed:
+                self.wake.changed.wait_for(self._is_due, 1.0)
+            try:
+                self._write_due()
+            except Exception:
+                # Without this thread no version would ever be published; a round starts from the
+                # state.
+                log.exception("a round of the store of weights failed")
+                self.exporter.add(wire_metrics.WEIGHT_FAILURES, reason="store")
+                time.sleep(1.0)
+
+    def _is_stopping(self) -> bool:
+        return self.wake.is_stopping
+
+    def _is_due(self) -> bool:
+        return self.wake.is_stopping or self.staging.is_waiting or self._must_restore()
+
+    def _must_restore(self) -> bool:
+        # Once for each version: a store that spoils what is written would else be written forever.
+        wanted = self.wanted_anchor
+        return wanted is not None and wanted == self.newest and wanted != self._restored
+
+    def _write_due(self) -> None:
+        version = self.staging.take()
+        if version is None:
+            if self._must_restore() and self.newest is not None:
+                self._restored = self.newest
+                self._write("anchor", self.newest)
+                self._tidy()
+            return
+        has_base = bool(self.entries) and self._changes_are_short
+        written = self._write("changes" if has_base else "whole", version)
+        if written is None:
+            return
+        seconds = time.monotonic() - self.staging.current_offered_at
+        self.exporter.observe(wire_metrics.WEIGHT_STORE_SECONDS, seconds)
+        if written.base is not None and self._is_anchor_due():
+            self._write("anchor", version)
+        self._tidy()
+
+    def _write(self, kind: ObjectKind, version: PolicyVersion) -> StoredVersion | None:
+        """Let every rank write an object of the kind; None = stopped."""
+        slot = self.staging.current
+        self.lanes.order(LaneOrder(0, slot=slot, version=version, kind=kind))
+        self._make_room()
+        write = partial(self.rank_store.write, kind, slot, version)
+        parts = [until_written(write, self._is_stopping, self._note_failure)]
+        other_ranks = range(1, self.lanes.count)
+        parts += [self._wait_for_rank(rank, kind, version) for rank in other_ranks]
+        written = [part for part in parts if part is not None]
+        if len(written) < len(parts):
+            return None
+        assert len({part.base for part in written}) == 1, written
+        entry = StoredVersion(version, written[0].base, tuple(part.stored for part in written))
+        suffix = "whole" if entry.base is None else "changes"
+        self.exporter.add(wire_metrics.WEIGHT_STORED_BYTES, entry.num_bytes, kind=suffix)
+        with self.wake.changed:
+            if kind == "whole":
+                self._changes_are_short = True
+            elif kind == "changes":
+                # From here on whole versions are as short: until the next one they are sent.
+                self._changes_are_short = entry.num_bytes < 0.9 * self._anchor().num_bytes
+            self.entries.append(entry)
+            self.wake.notify()
+        for rank in other_ranks:
+            self.rank_store.folder.remove(note_name(version, kind, rank))
+        return entry
+
+    def _wait_for_rank(
+        self, rank: int, kind: ObjectKind, version: PolicyVersion
+    ) -> WrittenObject | None:
+        while not self._is_stopping():
+            look = partial(self.rank_store.written_by, rank, kind, version)
+            if (found := until_written(look, self._is_stopping, self._note_failure)) is not None:
+                return found
+            time.sleep(0.05)
+        return None
+
+    def _note_failure(self) -> None:
+        """The store refused an object: it may be full."""
+        self.exporter.add(wire_metrics.WEIGHT_FAILURES, reason="store")
+        with self.wake.changed:
+            old = self.entries[: self._anchor_index()]
+        self._remove(old)
+
+    def _anchor_index(self) -> int:
+        """The last entry that is whole."""
+        wholes = [i for i, entry in enumerate(self.entries) if entry.base is None]
+        return wholes[-1] if wholes else 0
+
+    def _anchor(self) -> StoredVersion:
+        return self.entries[self._anchor_index()]
+
+    def _is_anchor_due(self) -> bool:
+        anchor = self._anchor()
+        changes = self.entries[self._anchor_index() + 1 :]
+        changed_bytes = sum(entry.num_bytes for entry in changes)
+        # The next anchor must fit next to this one and its changes.
+        is_half_full = anchor.num_bytes + changed_bytes > self._max_bytes / 2
+        is_long = len(changes) >= self.settings.anchor_every
+        return is_long or is_half_full or changed_bytes >= anchor.num_bytes
+
+    @property
+    def _max_bytes(self) -> float:
+        return self.settings.max_gib * 2**30
+
+    def _make_room(self) -> None:
+        """Remove old entries while a whole version might not fit, needed or not."""
+        while self._anchor_index() and self._is_too_large():
+            self._remove(self.entries[:1])
+
+    def _is_too_large(self) -> bool:
+        return _total_bytes(self.entries) + self._anchor().num_bytes > self._max_bytes
+
+    def _tidy(self) -> None:
+        """Remove what no generator needs any more, and what killed processes left."""
+        with self.wake.changed:
+            old = self.entries[: self._anchor_index()]
+            unneeded = [entry for entry in old if not self.is_needed(entry)]
+        self._remove(unneeded)
+        self.exporter.set(wire_metrics.WEIGHT_STORE_BYTES, _total_bytes(self.entries))
+        # A folder is listed when its newest object is whole, which is rare.
+        if self.entries[-1].base is not None:
+            return
+        known = {stored.name for entry in self.entries for stored in entry.objects}
+        for name in until_written(self.rank_store.folder.names, self._is_stopping) or ():
+            if name not in known and self._is_left_over(name):
+                self.rank_store.folder.remove(name)
+
+    def _is_left_over(self, name: str) -> bool:
+        """Whether an object that this process does not know may be removed."""
+        # Between two versions no rank writes. A successor of this trainer may, which has a higher
+        # incarnation; other names are not those of objects.
+        try:
+            incarnation = PolicyVersion.parse(name.partition("-")[0]).incarnation
+        except ValueError:
+            return False
+        return incarnation <= self.entries[-1].version.incarnation
+
+    def _remove(self, entries: Sequence[StoredVersion]) -> None:
+        with self.wake.changed:
+            self.entries = [entry for entry in self.entries if entry not in entries]
+        # Without the lock: the storage may take long to answer.
+        for entry in entries:
+            for stored in entry.objects:
+                self.rank_store.folder.remove(stored.name)
+
+
+def _total_bytes(entries: Sequence[StoredVersion]) -> int:
+    return sum(entry.num_bytes for entry in entries)
