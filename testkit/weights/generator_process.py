@@ -173,6 +173,19 @@ def disturb(slow_seconds: float, corrupt: bool) -> None:
         WeightGroup.wait_oldest = finish_disturbed  # type: ignore[method-assign]
 
 
+def slow_down_store(seconds: float) -> None:
+    """Every range of an object arrives late."""
+    read = ObjectFolder.read
+
+    def slow_read(self: ObjectFolder, name: str, start: int, end: int) -> bytes:
+        emit("range", name=name)
+        time.sleep(seconds)
+        return read(self, name, start, end)
+
+    if seconds:
+        ObjectFolder.read = slow_read  # type: ignore[method-assign]
+
+
 def use_one_card(host: str) -> None:
     """Let NCCL connect processes of one GPU: it refuses two of one host, so each is a host of its
     own on loopback.
@@ -199,6 +212,7 @@ async def main(settings: dict[str, Any]) -> None:
     wall_clock = time.time
     time.time = lambda: wall_clock() + clock_set_seconds
     disturb(settings.get("slow_seconds", 0.0), settings.get("corrupt", False))
+    slow_down_store(settings.get("slow_read_seconds", 0.0))
     member = WeightMember(
         engine=engine,
         name=settings["name"],

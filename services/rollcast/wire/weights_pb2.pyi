@@ -36,7 +36,7 @@ class Manifest(_message.Message):
     def __init__(self, version: _Optional[_Union[_rollout_pb2.PolicyVersion, _Mapping]] = ..., buckets: _Optional[_Iterable[_Union[Bucket, _Mapping]]] = ..., lm_head: _Optional[str] = ...) -> None: ...
 
 class Announce(_message.Message):
-    __slots__ = ("generator", "version", "num_workers", "lm_head", "slots", "uncounted_seconds", "wire", "router_replay", "key")
+    __slots__ = ("generator", "version", "num_workers", "lm_head", "slots", "uncounted_seconds", "wire", "router_replay", "pulls", "key")
     GENERATOR_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NUM_WORKERS_FIELD_NUMBER: _ClassVar[int]
@@ -45,6 +45,7 @@ class Announce(_message.Message):
     UNCOUNTED_SECONDS_FIELD_NUMBER: _ClassVar[int]
     WIRE_FIELD_NUMBER: _ClassVar[int]
     ROUTER_REPLAY_FIELD_NUMBER: _ClassVar[int]
+    PULLS_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     generator: str
     version: _rollout_pb2.PolicyVersion
@@ -54,8 +55,9 @@ class Announce(_message.Message):
     uncounted_seconds: float
     wire: int
     router_replay: bool
+    pulls: bool
     key: bytes
-    def __init__(self, generator: _Optional[str] = ..., version: _Optional[_Union[_rollout_pb2.PolicyVersion, _Mapping]] = ..., num_workers: _Optional[int] = ..., lm_head: _Optional[str] = ..., slots: _Optional[int] = ..., uncounted_seconds: _Optional[float] = ..., wire: _Optional[int] = ..., router_replay: _Optional[bool] = ..., key: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, generator: _Optional[str] = ..., version: _Optional[_Union[_rollout_pb2.PolicyVersion, _Mapping]] = ..., num_workers: _Optional[int] = ..., lm_head: _Optional[str] = ..., slots: _Optional[int] = ..., uncounted_seconds: _Optional[float] = ..., wire: _Optional[int] = ..., router_replay: _Optional[bool] = ..., pulls: _Optional[bool] = ..., key: _Optional[bytes] = ...) -> None: ...
 
 class Presence(_message.Message):
     __slots__ = ("key",)

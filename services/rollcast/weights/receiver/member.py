@@ -347,6 +347,7 @@ class WeightMember:
             uncounted_seconds=time.monotonic() - self._uncounted_since,
             wire=WIRE_VERSION,
             router_replay=self.router_replay,
+            pulls=self.weights.uses_store,
             key=self.key,
         )
         return weights_pb2.FromGenerator(announce=announce)

@@ -48,7 +48,14 @@ from rollcast.weights.sender.epoch import Epoch
 from rollcast.weights.sender.lanes import ONE_LANE, Lanes
 from rollcast.weights.sender.membership import Membership, Removals
 from rollcast.weights.sender.rank_store import RankStore
-from rollcast.weights.sender.roster import Member, Outgoing, Roster, Seat, SeatAnswer
+from rollcast.weights.sender.roster import (
+    Member,
+    Outgoing,
+    Roster,
+    Seat,
+    SeatAnswer,
+    welcome_message,
+)
 from rollcast.weights.sender.rounds import FAULT_CHECK_SECONDS, EpochRounds
 from rollcast.weights.sender.sharing import Sharing
 from rollcast.weights.sender.staging import Staging, StagingSlots
@@ -60,7 +67,7 @@ from rollcast.weights.transport.choice import choose_transport
 from rollcast.weights.transport.lane_transfer import pieces_at_once
 from rollcast.weights.transport.process_group import RendezvousStore
 from rollcast.wire import weights_pb2
-from rollcast.wire.version import WIRE_VERSION, PolicyVersion
+from rollcast.wire.version import PolicyVersion
 from rollcast.wire.weights_pb2_grpc import add_WeightSyncServicer_to_server
 
 log = get_logger()
@@ -105,7 +112,11 @@ class Publisher:
         self._changed = self._wake.changed  # guards everything below
         self._sharing = Sharing(self._changed)
         self._roster = Roster(
-            self.incarnation, self.lm_head, self.history, router_replay=self.router_replay
+            self.incarnation,
+            self.lm_head,
+            self.history,
+            router_replay=self.router_replay,
+            uses_store=self.rank_store is not None,
         )
         self._removals = Removals(self.on_removed)
         self._membership = Membership(self._roster, self._removals, self.weights, self.exporter)
@@ -134,7 +145,14 @@ class Publisher:
     def _make_store(self, rank_store: RankStore) -> StoreRounds:
         parts = (rank_store, self._staging, self.lanes, self._wake, self.exporter)
         writer = StoreWriter(self.weights.store, *parts, total_bytes(self._buckets))
-        return StoreRounds(self._roster, writer, self._buckets, self.lm_head, self.exporter)
+        return StoreRounds(
+            self._membership,
+            writer,
+            self._buckets,
+            self.lm_head,
+            self.exporter,
+            self.weights.acknowledge_timeout_seconds,
+        )
 
     def start(self) -> int:
         """Start to serve; returns the gRPC port. Raises UserError if it is taken."""
@@ -241,9 +259,7 @@ class Publisher:
         with self._changed:
             if isinstance(seat := self._roster.admit(announce, outgoing, time.monotonic()), Seat):
                 seat.send(
-                    weights_pb2.FromTrainer(
-                        welcome=_welcome_message(self.incarnation, self.history)
-                    )
+                    weights_pb2.FromTrainer(welcome=welcome_message(self.incarnation, self.history))
                 )
                 log.info(
                     "a generator announced itself", generator=seat.name, holds=str(seat.version)
@@ -382,14 +398,3 @@ class Publisher:
         if self._epoch is not None:
             self._epoch.drop(self.slots)
             self._epoch = None
-
-
-def _welcome_message(incarnation: int, history: Sequence[tuple[int, int]]) -> weights_pb2.Welcome:
-    return weights_pb2.Welcome(
-        incarnation=incarnation,
-        wire=WIRE_VERSION,
-        history=[
-            weights_pb2.SurvivingIncarnation(incarnation=i, last_step=last_step)
-            for i, last_step in history
-        ],
-    )

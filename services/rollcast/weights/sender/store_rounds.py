@@ -17,7 +17,8 @@ from rollcast.telemetry import wire_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.weights.plan.manifest import BucketSpec, Manifest, manifest_to_proto
-from rollcast.weights.sender.roster import Roster, Seat
+from rollcast.weights.sender.membership import Membership
+from rollcast.weights.sender.roster import Seat
 from rollcast.weights.sender.store_writer import StoredVersion, StoreWriter
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import PolicyVersion
@@ -33,21 +34,26 @@ class _Pull:
     version: PolicyVersion
     entries: Sequence[StoredVersion]
     retry_at: float = 0.0
+    failing_since: float | None = None
+    """Since when it could pull no version."""
 
 
 @dataclass(eq=False)
 class StoreRounds:
     """Not thread-safe: the publisher holds its lock around every call."""
 
-    roster: Roster
+    membership: Membership
     writer: StoreWriter
     buckets: tuple[BucketSpec, ...]
     lm_head: str
     exporter: Exporter
+    fail_seconds: float
+    """How long a generator may fail to pull while others can."""
     _pulls: dict[Seat, _Pull] = field(default_factory=dict)
     _num_told: int = 0
 
     def __post_init__(self) -> None:
+        self.roster = self.membership.roster
         self.writer.is_needed = self._is_needed
 
     def _is_needed(self, entry: StoredVersion) -> bool:
@@ -63,6 +69,7 @@ class StoreRounds:
         newest = self.writer.newest
         if newest is None:
             return False
+        self._fence_failing(newest)
         due = [seat for seat in self.roster if self._is_due(seat, newest)]
         for seat in due:
             self._tell(seat, newest, self.writer.entries)
@@ -82,7 +89,7 @@ class StoreRounds:
         seat.pull_failures = 0
         pull = self._pulls.get(seat)
         if pull is not None and pull.number == message.acknowledge.epoch:
-            self._pulls[seat] = replace(pull, entries=())
+            self._pulls[seat] = replace(pull, entries=(), failing_since=None)
         if all(other.version == newest for other in self.roster):
             seconds = time.monotonic() - self.writer.staging.current_offered_at
             self.exporter.observe(wire_metrics.WEIGHT_SYNC_SECONDS, seconds)
@@ -106,7 +113,22 @@ class StoreRounds:
             self.writer.wanted_anchor = pull.version
         # 0.2, 0.4, ... 12.8 seconds: a store that is away comes back to few questions.
         pause_seconds = 0.1 * 2 ** min(seat.pull_failures, 7)
-        self._pulls[seat] = _Pull(0, pull.version, (), time.monotonic() + pause_seconds)
+        now_seconds = time.monotonic()
+        failing_since = now_seconds if pull.failing_since is None else pull.failing_since
+        self._pulls[seat] = _Pull(0, pull.version, (), now_seconds + pause_seconds, failing_since)
+
+    def _fence_failing(self, newest: PolicyVersion) -> None:
+        """Fence generators that cannot pull what others can.
+
+        What they hold becomes too old, and would hold the run up. If nobody can pull, the store is
+        at fault, and all wait for it.
+        """
+        can_be_pulled = any(seat.version == newest for seat in self.roster)
+        for seat, pull in list(self._pulls.items()):
+            if pull.failing_since is None or not can_be_pulled or seat not in self.roster:
+                continue
+            if time.monotonic() - pull.failing_since > self.fail_seconds:
+                self.membership.fence(seat, "failed")
 
     def _is_due(self, seat: Seat, newest: PolicyVersion) -> bool:
         if seat.leaving or not seat.connected:
@@ -128,7 +150,10 @@ class StoreRounds:
         ]
         first = min([wholes[-1], *after_held])
         self._num_told += 1
-        self._pulls[seat] = _Pull(self._num_told, newest, tuple(entries[first:]))
+        former = self._pulls.get(seat)
+        failing_since = None if former is None else former.failing_since
+        told = tuple(entries[first:])
+        self._pulls[seat] = _Pull(self._num_told, newest, told, failing_since=failing_since)
         seat.epoch = self._num_told
         seat.answer = None
         publish = weights_pb2.Publish(
