@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from rollcast.telemetry.logging import configure_logging
-from rollcast.weights.transport import stored_object
+from rollcast.weights.transport import stored_object, word_code
 from testkit.weights.device import DEVICE
 from testkit.weights.generator_process import use_one_card
 from testkit.weights.trainer_end import SPECS, Trainer
@@ -49,12 +49,10 @@ def run(connection: Connection, settings: dict[str, Any]) -> None:
 
 
 def slow_down_writing(connection: Connection, seconds: float) -> None:
-    encode = stored_object.encode
-
     def slow_encode(*words: Any) -> bytes:
         connection.send({"event": "frame"})
         time.sleep(seconds)
-        return encode(*words)
+        return word_code.encode(*words)
 
     if seconds:
-        stored_object.encode = slow_encode
+        vars(stored_object)["encode"] = slow_encode

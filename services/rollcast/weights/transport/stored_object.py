@@ -169,7 +169,7 @@ class ObjectReader:
             joined = torch.cat(list(frame.targets))
             decode(code, _words(joined, frame.spec))
             sizes = [target.numel() for target in frame.targets]
-            for target, part in zip(frame.targets, joined.split(sizes), strict=True):
+            for target, part in zip(frame.targets, torch.split(joined, sizes), strict=True):
                 target.copy_(part)
 
 

@@ -68,7 +68,8 @@ def _zigzag(differences: Words) -> Words:
 
 
 def _unzigzag(values: Words) -> Words:
-    return (values >> 1) ^ -(values & 1)
+    signs = values & 1
+    return (values >> 1) ^ (0 - signs).astype(values.dtype)
 
 
 def _gap_bytes(gaps: NDArray[np.int64]) -> Bytes:
