@@ -15,7 +15,8 @@ import gc, resource, sys
 from pathlib import Path
 import psutil
 from rollcast.config.errors import UserError
-from rollcast.trainer.learner.group import LearnerGroup, build_learner
+from rollcast.trainer.learner.build import build_learner
+from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import join_ranks
 from rollcast.wire.version import PolicyVersion
 from tests.trainer.tiny_models import make_config, make_sequences

@@ -153,3 +153,15 @@ class Weights(Settings):
         """Whether versions are objects that generators pull."""
         has_location = self.store.location is not None
         return self.transport == "store" or (self.transport == "auto" and has_location)
+
+    @property
+    def staging(self) -> Literal["auto", "device", "host"]:
+        """`stage`, with what the transport decides."""
+        # What is pulled is inflated by the processor, once for all workers.
+        return "host" if self.uses_store else self.stage
+
+    @property
+    def versions_of_trainer(self) -> int:
+        """Versions of its rows that a trainer rank keeps in host memory."""
+        # One that is sent, one that is filled, and the base of the next changes.
+        return 3 if self.uses_store else 2

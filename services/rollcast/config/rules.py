@@ -13,7 +13,7 @@ from typing import Any
 
 from rollcast.config.autoscaler import Autoscaler
 from rollcast.config.base import Settings
-from rollcast.config.connections import Redis
+from rollcast.config.connections import Redis, Weights
 from rollcast.config.curve_sources import CurveFile, CurveQueries
 from rollcast.config.datasets import (
     CountdownDataset,
@@ -60,6 +60,7 @@ def _contradictions(config: RunConfig) -> Iterator[Contradiction]:
     for field, dataset in _datasets(config.tasks):
         yield from with_prefix(field, _data_set_is_one(dataset))
     yield from episodes_fit(config.tasks, config.recipe, list(_datasets(config.tasks)))
+    yield from with_prefix("weights", _the_store_fits(config.weights))
     yield from _services_fit(config.tasks.grading, config.grader, config.redis)
     yield from with_prefix("autoscaler", _autoscaler_knows_its_fleet(config.autoscaler))
 
@@ -135,6 +136,23 @@ def _groups_fit_a_generator(
                 f"{generator.most_slots}; lower {field} or raise generator.slots",
                 "generator.slots",
             )
+
+
+def _the_store_fits(weights: Weights) -> Iterator[Contradiction]:
+    if weights.uses_store and weights.stage == "device":
+        yield (
+            "stage",
+            "versions that are pulled from a store are staged in host memory; set it to auto or "
+            "host",
+            "transport",
+        )
+    if weights.store.location is not None and not weights.uses_store:
+        yield (
+            "store.location",
+            f"weights.transport {weights.transport} uses no store; remove it, or set transport to "
+            "store or auto",
+            "transport",
+        )
 
 
 def _prompt_format_is_one(prompt_format: PromptFormat) -> Iterator[Contradiction]:

@@ -141,9 +141,7 @@ class Engine:
             self._adapter = adapter_request()
         await self._warm_up()
         rooms = await self.call("room_for_staging")
-        # What is pulled is inflated by the processor, once for all workers.
-        uses_store = config.weights.uses_store
-        self.stage = "host" if uses_store else staging_place(config.weights.stage, rooms)
+        self.stage = staging_place(config.weights.staging, rooms)
         self._timeout_seconds = apply_seconds(
             self._timeout_seconds, sum(version_bytes for _, version_bytes in rooms)
         )
@@ -152,7 +150,7 @@ class Engine:
             "prepare_for_rollcast",
             config.generator.cpu,
             self.stage,
-            str(location) if uses_store else None,
+            str(location) if config.weights.uses_store else None,
         )
 
     @property

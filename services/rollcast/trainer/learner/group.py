@@ -23,21 +23,13 @@ import torch
 import torch.distributed as dist
 from torch.distributed import DistNetworkError
 
-from rollcast.config.distillation import FolderTeacher
 from rollcast.config.errors import UserError
-from rollcast.config.model import Model
 from rollcast.config.out_of_memory import OutOfMemory, told_what_did_not_fit
-from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
-from rollcast.config.services import Trainer
-from rollcast.connections.object_files import ObjectFolder, store_unreachable
-from rollcast.recipe.learning_rate import scaled_to_batch
-from rollcast.recipe.losses.make import make_loss
 from rollcast.runfolder.files import (
     Place,
     checkpoint_place,
     parse_location,
-    weight_store_place,
 )
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.ending import TrainerEnding
@@ -51,6 +43,7 @@ from rollcast.trainer.learner.batch import (
     encode_micro_batches,
     plan_micro_batches,
 )
+from rollcast.trainer.learner.build import MORE_RANKS, build_learner, make_rank_store
 from rollcast.trainer.learner.checkpoint import load_checkpoint, load_weights, storage_at
 from rollcast.trainer.learner.commands import (
     CommandKind,
@@ -62,67 +55,19 @@ from rollcast.trainer.learner.learner import Learner
 from rollcast.trainer.learner.loss_tape import LossTape
 from rollcast.trainer.learner.model import stage_shard, weight_specs
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.trainer.learner.reading import read_policy, read_reference, read_teacher
 from rollcast.trainer.learner.saving import CheckpointSaver, ChooseBest
 from rollcast.trainer.learner.step_sums import UpdateStats
 from rollcast.trainer.learner.whole_weights import WholeWeights, gather_weights
 from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
 from rollcast.weights.plan.shards import shard_buckets
 from rollcast.weights.sender.lanes import Lanes, LaneSender
-from rollcast.weights.sender.rank_store import RankStore
 from rollcast.weights.sender.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 
-MORE_RANKS = "give the trainer more ranks"
 STAGED = "what this rank stages for the generators, two versions of its rows in host memory,"
 END_PATIENCE_SECONDS = 10.0
 """How long other ranks may take to read how the run ended: the store ends with rank 0's process."""
 log = get_logger()
-
-
-def build_learner(
-    model: Model, recipe: Recipe, trainer: Trainer, ranks: Ranks, *, seed: int = 0
-) -> Learner:
-    """The model's share of this rank with its optimizer. `seed` makes the adapters of model.lora.
-
-    Raises UserError if it cannot be read, or does not fit.
-    """
-    with told_what_did_not_fit(f"this rank's share of model.path = {model.path!r}", MORE_RANKS):
-        policy = read_policy(model, recipe, trainer, ranks, dtype=torch.float32, seed=seed)
-    reference = None
-    if recipe.kl:
-        with told_what_did_not_fit(
-            "this rank's share of the reference policy (recipe.kl)", MORE_RANKS
-        ):
-            reference = read_reference(recipe.kl, model, recipe, trainer, ranks, trained=policy)
-    teacher = None
-    distillation = recipe.distillation
-    if distillation is not None and isinstance(distillation.teacher, FolderTeacher):
-        path = distillation.teacher.path
-        with told_what_did_not_fit(
-            f"this rank's share of the teacher (recipe.distillation) {path!r}", MORE_RANKS
-        ):
-            teacher = read_teacher(
-                path,
-                distillation.coefficient,
-                model,
-                recipe,
-                trainer,
-                ranks,
-                vocab_size=policy.vocab_size,
-            )
-    return Learner(
-        policy,
-        optimizer_settings=scaled_to_batch(recipe),
-        loss=make_loss(recipe.loss),
-        ranks=ranks,
-        reference=reference,
-        teacher=teacher,
-        entropy_bonus=recipe.entropy_bonus,
-        corrections=recipe.corrections,
-        attention=trainer.attention,
-        packing=trainer.packing,
-    )
 
 
 class LearnerGroup:
@@ -145,7 +90,7 @@ class LearnerGroup:
                 if is_first_replica
                 else ()
             )
-            self.rank_store = self._make_rank_store() if config.weights.uses_store else None
+            self.rank_store = make_rank_store(config, self.ranks.rank, self.slots)
         """This rank's rows of the versions that are published. Only the first replica's ranks have
         any."""
         location = checkpoint_place(config.run_folder, config.trainer.checkpoints)
@@ -224,15 +169,6 @@ class LearnerGroup:
         """Begin to gather the trained weights of now in rank 0's host memory."""
         self._order(CommandKind.GATHER, "")
         return self._gathering
-
-    def _make_rank_store(self) -> RankStore:
-        """Raises UserError: the store's protocol is unknown."""
-        location = self.config.weights.store.location
-        place = weight_store_place(self.config.run_folder, location)
-        try:
-            return RankStore(ObjectFolder(place), self.ranks.rank, self.slots)
-        except OSError as error:
-            raise store_unreachable(place, error) from error
 
     @property
     def lanes(self) -> Lanes:

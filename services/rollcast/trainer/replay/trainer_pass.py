@@ -15,7 +15,7 @@ from rollcast.config.recipe import Recipe
 from rollcast.recorded.plain_values import Arrays
 from rollcast.recorded.step_bundle import RECORD_FILE, load_step
 from rollcast.trainer.learner.batch import MicroBatch, denominator
-from rollcast.trainer.learner.group import build_learner
+from rollcast.trainer.learner.build import build_learner
 from rollcast.trainer.learner.learner import Learner
 from rollcast.trainer.learner.loss_tape import LossTape
 from rollcast.trainer.learner.ranks import Ranks
