@@ -20,6 +20,9 @@ so values that came since are added. Values that have this chart's own number la
     .Values.redis.exporter .Values.hooks -}}
 {{- include "rollcast.quantitiesAsText" $of.resources -}}
 {{- end -}}
+{{- if .Values.generatorsOnly.enabled -}}
+{{- range $role := list "forecaster" "redis" -}}{{- $_ := set (index $.Values $role) "enabled" false -}}{{- end -}}
+{{- end -}}
 {{- $_ := set .Values "rolesAreFilled" true -}}
 {{- end -}}
 {{- end -}}
@@ -180,7 +183,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- end -}}
 
 {{- define "rollcast.trainerHost" -}}
-{{ include "rollcast.fullname" . }}-trainer
+{{ .Values.generatorsOnly.enabled | ternary .Values.generatorsOnly.trainerHost (printf "%s-trainer" (include "rollcast.fullname" .)) }}
 {{- end -}}
 
 {{/* Name of the Job or JobSet: what of it is immutable makes another one when it changes. A JobSet's pods have longer names,
@@ -242,7 +245,9 @@ capabilities:
 
 {{/* Credentials of every service of Rollcast. */}}
 {{- define "rollcast.credentials" -}}
-{{- $redis := .Values.redis.enabled | ternary (include "rollcast.secretName" .) .Values.redis.external.passwordSecret }}
+{{- $external := .Values.redis.external.passwordSecret }}
+{{- if .Values.generatorsOnly.enabled }}{{- $external = $external | default (include "rollcast.secretName" .) }}{{- end }}
+{{- $redis := .Values.redis.enabled | ternary (include "rollcast.secretName" .) $external }}
 {{- with $redis }}
 - name: ROLLCAST_REDIS_PASSWORD
   valueFrom:
