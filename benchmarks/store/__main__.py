@@ -1,6 +1,7 @@
 """Versions through a store: bytes of each, and seconds until a generator has it.
 
-    python -m benchmarks.store [--models demo 0.6b] [--versions 3] [--milliseconds 50] [--gigabits 1]
+    python -m benchmarks.store [--models demo 0.6b] [--versions 3] [--milliseconds 50]
+        [--gigabits 1]
 
 A trainer rank writes versions of a model's shapes, as whole ones and as changes. The weights are
 random with a standard deviation of 0.02, and each update moves them by the learning rate times a
@@ -27,7 +28,13 @@ import torch
 
 from rollcast.connections.object_files import ObjectFolder
 from rollcast.local.ports import free_port
-from rollcast.weights.plan.manifest import BucketSpec, Manifest, TensorSpec, plan_buckets, total_bytes
+from rollcast.weights.plan.manifest import (
+    BucketSpec,
+    Manifest,
+    TensorSpec,
+    plan_buckets,
+    total_bytes,
+)
 from rollcast.weights.plan.snapshot import Snapshot
 from rollcast.weights.receiver.store_pull import StorePull
 from rollcast.weights.sender.rank_store import ObjectKind, RankStore
@@ -97,10 +104,8 @@ def measure(model: str, folder: Path, arguments: argparse.Namespace) -> list[dic
                 ObjectFolder(f"http://127.0.0.1:{slow_port}"), lambda specs: Snapshot.on(CPU, specs)
             )
             bench = Bench(model, buckets, masters, slots, store, pull, generator)
-            rows = [bench.version("whole", 0.0, 1)]
-            for rate in RATES:
-                rows.append(bench.version("changes", rate, arguments.versions))
-            return rows
+            changes = [bench.version("changes", rate, arguments.versions) for rate in RATES]
+            return [whole, *changes]
     finally:
         server.kill()
         server.wait()
@@ -196,7 +201,10 @@ def specs(model: str, dtype: str | None = None) -> list[TensorSpec]:
     shape = SHAPES[model]
     hidden, inner, head = shape["hidden"], shape["inner"], 128 if model == "0.6b" else 32
     queries, keys = shape["heads"] * head, shape["kv_heads"] * head
-    found = [("model.embed_tokens.weight", (shape["vocabulary"], hidden)), ("model.norm.weight", (hidden,))]
+    found = [
+        ("model.embed_tokens.weight", (shape["vocabulary"], hidden)),
+        ("model.norm.weight", (hidden,)),
+    ]
     for layer in range(shape["layers"]):
         found += [
             (f"model.layers.{layer}.{name}.weight", rows)

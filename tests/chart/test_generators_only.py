@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.chart.rendering import Object, errors_of, merged, render, run_file
+from tests.chart.rendering import Object, helm_errors, merged, one, render, run_file
 
 FIRST: Object = {
     "config": {
@@ -27,15 +27,6 @@ SECOND: Object = merged(
 )
 
 
-def find(objects: list[Object], kind: str, end: str) -> Object:
-    (found,) = (
-        item
-        for item in objects
-        if item["kind"] == kind and item["metadata"]["name"].endswith(f"rollcast-{end}")
-    )
-    return found
-
-
 def test_it_has_generators_that_reach_the_first_release() -> None:
     objects = render(SECOND)
     long_lived = {"Deployment", "StatefulSet", "Job", "JobSet", "PersistentVolumeClaim"}
@@ -46,7 +37,7 @@ def test_it_has_generators_that_reach_the_first_release() -> None:
     settings = run_file(objects)
     assert settings["rpc"]["host"] == "trainer.first.example"
     assert (settings["redis"]["host"], settings["redis"]["scope"]) == ("redis.first.example", "")
-    pod = find(objects, "Deployment", "generator")["spec"]["template"]["spec"]
+    pod = one(objects, "Deployment", "rollcast-generator")["spec"]["template"]["spec"]
     secrets = {
         variable["name"]: variable["valueFrom"]["secretKeyRef"]
         for variable in pod["containers"][0]["env"]
@@ -54,7 +45,7 @@ def test_it_has_generators_that_reach_the_first_release() -> None:
     }
     assert secrets["ROLLCAST_RPC_TOKEN"] == {"name": "first-auth", "key": "rpc-token"}
     assert secrets["ROLLCAST_REDIS_PASSWORD"] == {"name": "first-auth", "key": "redis-password"}
-    assert {443, 6379, 7431} <= egress_ports(find(objects, "NetworkPolicy", "generator"))
+    assert {443, 6379, 7431} <= egress_ports(one(objects, "NetworkPolicy", "rollcast-generator"))
 
 
 def egress_ports(policy: Object) -> set[Any]:
@@ -66,16 +57,16 @@ def egress_ports(policy: Object) -> set[Any]:
 def test_the_first_release_lets_them_in_and_reaches_the_store() -> None:
     objects = render(FIRST)
     peers = FIRST["networkPolicy"]["remoteGenerators"]
-    trainer = find(objects, "NetworkPolicy", "trainer")
+    trainer = one(objects, "NetworkPolicy", "rollcast-trainer")
     assert {"from": peers, "ports": [{"port": "rpc"}]} in trainer["spec"]["ingress"]
     (redis,) = (
         rule
-        for rule in find(objects, "NetworkPolicy", "redis")["spec"]["ingress"]
+        for rule in one(objects, "NetworkPolicy", "rollcast-redis")["spec"]["ingress"]
         if rule["ports"] == [{"port": "redis"}]
     )
     assert peers[0] in redis["from"]
     assert 443 in egress_ports(trainer)
-    assert 443 in egress_ports(find(objects, "NetworkPolicy", "generator"))
+    assert 443 in egress_ports(one(objects, "NetworkPolicy", "rollcast-generator"))
 
 
 @pytest.mark.parametrize(
@@ -89,9 +80,11 @@ def test_the_first_release_lets_them_in_and_reaches_the_store() -> None:
     ],
 )
 def test_what_it_lacks_is_named(change: Object, sentence: str) -> None:
-    assert sentence in errors_of(merged(SECOND, change))
+    with pytest.raises(helm_errors.HelmError, match=sentence):
+        render(merged(SECOND, change))
 
 
 def test_a_store_in_a_folder_that_generators_do_not_mount_is_refused() -> None:
     change = {"config": {"weights": {"transport": "store", "store": {"location": None}}}}
-    assert "generators do not mount the run's folder" in errors_of(merged(FIRST, change))
+    with pytest.raises(helm_errors.HelmError, match="generators do not mount the run's folder"):
+        render(merged(FIRST, change))
