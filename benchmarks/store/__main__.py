@@ -104,6 +104,7 @@ def measure(model: str, folder: Path, arguments: argparse.Namespace) -> list[dic
                 ObjectFolder(f"http://127.0.0.1:{slow_port}"), lambda specs: Snapshot.on(CPU, specs)
             )
             bench = Bench(model, buckets, masters, slots, store, pull, generator)
+            whole = bench.version("whole", 0.0, 1)
             changes = [bench.version("changes", rate, arguments.versions) for rate in RATES]
             return [whole, *changes]
     finally:
