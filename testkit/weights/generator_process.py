@@ -195,6 +195,7 @@ def use_one_card(host: str) -> None:
 
 
 async def main(settings: dict[str, Any]) -> None:
+    os.environ.update(settings.get("environment", {}))
     weights = Weights(**settings["weights"])
     location = weights.store.location
     engine = TensorEngine(
