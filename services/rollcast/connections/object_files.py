@@ -37,13 +37,13 @@ def as_os_error() -> Iterator[None]:
         raise OSError(number, f"{name}: {' '.join(str(error).split())[:200]}") from error
 
 
-def open_location(location: str) -> tuple[Any, str]:
-    """The file system of a URL, and the path in it.
+def open_location(location: str, **options: Any) -> tuple[Any, str]:
+    """The file system of a URL, and the path in it. `options`: of the protocol's library.
 
     Raises OSError if the protocol is unknown, or its library is not installed.
     """
     try:
-        fs, root = url_to_fs(location, **NO_CACHE, **folder_options(location))
+        fs, root = url_to_fs(location, **NO_CACHE, **folder_options(location), **options)
     except (ValueError, ImportError) as error:
         raise OSError(errno.ENOENT, str(error)) from error
     return fs, str(root)
@@ -52,6 +52,14 @@ def open_location(location: str) -> tuple[Any, str]:
 def folder_options(url: str) -> dict[str, Any]:
     """A file:// URL needs its folders made; other protocols have no such option."""
     return {"auto_mkdir": True} if url.startswith(("file:", "local:")) else {}
+
+
+def _deadlines(url: str) -> dict[str, Any]:
+    """S3's client would wait for five minutes, and `ObjectFolder.read` repeats what fails."""
+    if not url.startswith("s3"):
+        return {}
+    attempts = {"max_attempts": 1}
+    return {"config_kwargs": {"connect_timeout": 10, "read_timeout": 20, "retries": attempts}}
 
 
 def store_unreachable(location: Path | str, error: OSError) -> UserError:
@@ -68,9 +76,8 @@ class ObjectFolder:
     def __init__(self, location: Path | str) -> None:
         is_folder = isinstance(location, Path)
         self.location = str(location)
-        self._fs, self._root = open_location(
-            f"file://{os.path.abspath(location)}" if is_folder else str(location)
-        )
+        url = f"file://{os.path.abspath(location)}" if is_folder else str(location)
+        self._fs, self._root = open_location(url, **_deadlines(url))
 
     @contextmanager
     def create(self, name: str) -> Iterator[Any]:

@@ -87,10 +87,10 @@ class StorePull:
             steps = [PathStep.from_proto(message) for message in stored]
             path = shortest_path(steps, self._held, manifest.version)
             num_ranks = len(steps[-1].objects)
+            if not num_ranks or any(len(step.objects) != num_ranks for step in path):
+                raise GroupError("the objects of a version are not those of all ranks")
             reader = ObjectReader(self._folder, staged, num_ranks, cancelled.is_set)
             for step in path:
-                if len(step.objects) != num_ranks:
-                    raise GroupError("the objects of a version are not those of all ranks")
                 self._fill(reader, step)
             for rank, last in enumerate(steps[-1].objects):
                 reader.verify(rank, last)

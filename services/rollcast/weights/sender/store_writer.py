@@ -93,8 +93,13 @@ class StoreWriter:
         self._thread.start()
 
     def stop(self, timeout_seconds: float) -> None:
-        """After `wake.is_stopping` was set."""
+        """After `wake.is_stopping` was set: removes all objects, if it can in time.
+
+        The next trainer begins with a whole version.
+        """
         self._thread.join(timeout_seconds)
+        if not self._thread.is_alive():
+            self._remove(self.entries)
 
     @property
     def newest(self) -> PolicyVersion | None:
