@@ -151,8 +151,8 @@ class StoreWriter:
     def _write(self, kind: ObjectKind, version: PolicyVersion) -> StoredVersion | None:
         """Let every rank write an object of the kind; None = stopped."""
         slot = self.staging.current
-        self.lanes.order(LaneOrder(0, slot=slot, version=version, kind=kind))
         self._make_room()
+        self.lanes.order(LaneOrder(0, slot=slot, version=version, kind=kind))
         write = partial(self.rank_store.write, kind, slot, version)
         parts = [until_written(write, self._is_stopping, self._note_failure)]
         other_ranks = range(1, self.lanes.count)

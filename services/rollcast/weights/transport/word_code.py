@@ -73,6 +73,9 @@ def _unzigzag(values: Words) -> Words:
 
 
 def _gap_bytes(gaps: NDArray[np.int64]) -> Bytes:
+    # Nearly always so if more than a few per cent of the words changed.
+    if not len(gaps) or gaps.max() < MAX_GAP_BYTE:
+        return gaps.astype(np.uint8)
     long_gaps = gaps // MAX_GAP_BYTE
     coded = np.full(len(gaps) + int(long_gaps.sum()), MAX_GAP_BYTE, np.uint8)
     coded[np.cumsum(long_gaps + 1) - 1] = gaps % MAX_GAP_BYTE
