@@ -22,6 +22,8 @@ so values that came since are added. Values that have this chart's own number la
 {{- end -}}
 {{- if .Values.generatorsOnly.enabled -}}
 {{- range $role := list "forecaster" "redis" -}}{{- $_ := set (index $.Values $role) "enabled" false -}}{{- end -}}
+{{- $external := .Values.redis.external -}}
+{{- $_ := set $external "passwordSecret" ($external.passwordSecret | default .Values.auth.existingSecret) -}}
 {{- end -}}
 {{- $_ := set .Values "rolesAreFilled" true -}}
 {{- end -}}
@@ -245,9 +247,7 @@ capabilities:
 
 {{/* Credentials of every service of Rollcast. */}}
 {{- define "rollcast.credentials" -}}
-{{- $external := .Values.redis.external.passwordSecret }}
-{{- if .Values.generatorsOnly.enabled }}{{- $external = $external | default (include "rollcast.secretName" .) }}{{- end }}
-{{- $redis := .Values.redis.enabled | ternary (include "rollcast.secretName" .) $external }}
+{{- $redis := .Values.redis.enabled | ternary (include "rollcast.secretName" .) .Values.redis.external.passwordSecret }}
 {{- with $redis }}
 - name: ROLLCAST_REDIS_PASSWORD
   valueFrom:
