@@ -7,8 +7,8 @@ A trainer rank writes versions of a model's shapes, as whole ones and as changes
 random with a standard deviation of 0.02, and each update moves them by the learning rate times a
 normal deviate of 0.6: then as many bfloat16 words change as in a real run (lab/notes.md). A
 generator's end pulls them over HTTP through a proxy with a round trip and a bandwidth, and verifies
-them. Seconds of writing are those of one thread that encodes into a local folder. Writes
-results/store.json.
+them. Seconds of writing are those of one thread that encodes into a local folder. The bytes of
+larger models are computed from the shares. Writes results/store.json.
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ SHAPES = {
     },
 }
 """Qwen3 with tied embeddings."""
+LARGER = {"8b": 8.19e9, "32b": 32.8e9}
+"""Weights of Qwen3, in bfloat16."""
 DTYPES = {"demo": "float32", "0.6b": "bfloat16"}
 
 
@@ -77,8 +79,23 @@ def main() -> int:
             for row in measure(model, Path(folder), arguments):
                 figures["rows"].append(row)
                 print(json.dumps(row), flush=True)
+    figures["computed"] = [
+        larger(row, name, weights)
+        for row in figures["rows"]
+        if row["model"] == "0.6b"
+        for name, weights in LARGER.items()
+    ]
     print(write_result("store", figures))
     return 0
+
+
+def larger(row: dict[str, Any], name: str, weights: float) -> dict[str, Any]:
+    """The same share of the bytes of a larger model, and how long a line takes for them alone."""
+    num_bytes = row["share_of_bytes"] * 2 * weights
+    kept = {key: row[key] for key in ("kind", "learning_rate", "share_of_bytes")}
+    seconds = {f"seconds_at_{gigabits}_gbit": 8e-9 * num_bytes / gigabits for gigabits in (1, 10)}
+    rounded = {key: round(value, 1) for key, value in seconds.items()}
+    return {"model": name, **kept, "gigabytes": round(num_bytes / 1e9, 2), **rounded}
 
 
 def measure(model: str, folder: Path, arguments: argparse.Namespace) -> list[dict[str, Any]]:
