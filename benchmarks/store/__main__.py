@@ -39,7 +39,7 @@ from rollcast.weights.plan.snapshot import Snapshot
 from rollcast.weights.receiver.store_pull import StorePull
 from rollcast.weights.sender.rank_store import ObjectKind, RankStore
 from rollcast.weights.sender.staging import CPU, StagingSlots
-from rollcast.weights.sender.store_writer import StoredVersion
+from rollcast.weights.transport.stored_object import StoredVersion
 from rollcast.wire.version import PolicyVersion
 from testkit.record import write_result
 from testkit.weights.slow_network import SlowNetwork

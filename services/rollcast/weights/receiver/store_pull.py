@@ -16,7 +16,7 @@ from rollcast.connections.object_files import ObjectFolder
 from rollcast.weights.plan.manifest import BucketSpec, Manifest
 from rollcast.weights.plan.snapshot import Snapshot
 from rollcast.weights.transport.errors import GroupError
-from rollcast.weights.transport.stored_object import ObjectReader, StoredObject
+from rollcast.weights.transport.stored_object import ObjectReader, StoredVersion
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import PolicyVersion
 
@@ -27,24 +27,6 @@ class PulledVersion:
 
     staged: Snapshot
     num_bytes: int
-
-
-@dataclass(frozen=True)
-class PathStep:
-    """A `StoredVersion` message."""
-
-    version: PolicyVersion
-    base: PolicyVersion | None
-    objects: tuple[StoredObject, ...]
-
-    @classmethod
-    def from_proto(cls, message: weights_pb2.StoredVersion) -> "PathStep":
-        """Raises GroupError."""
-        return cls(
-            PolicyVersion.from_proto(message.version),
-            PolicyVersion.from_proto(message.base) if message.HasField("base") else None,
-            tuple(StoredObject.from_proto(stored) for stored in message.objects),
-        )
 
 
 class StorePull:
@@ -84,7 +66,7 @@ class StorePull:
     ) -> PulledVersion:
         staged = self._memory(manifest.buckets)
         try:
-            steps = [PathStep.from_proto(message) for message in stored]
+            steps = [StoredVersion.from_proto(message) for message in stored]
             path = shortest_path(steps, self._held, manifest.version)
             num_ranks = len(steps[-1].objects)
             if not num_ranks or any(len(step.objects) != num_ranks for step in path):
@@ -102,7 +84,7 @@ class StorePull:
         self._held = manifest.version
         return PulledVersion(staged, _num_bytes(path))
 
-    def _fill(self, reader: ObjectReader, step: PathStep) -> None:
+    def _fill(self, reader: ObjectReader, step: StoredVersion) -> None:
         frames = [list(reader.frames(rank, stored)) for rank, stored in enumerate(step.objects)]
         # Until here nothing was written: a store that does not answer costs no anchor.
         self._held = None
@@ -119,8 +101,8 @@ class StorePull:
 
 
 def shortest_path(
-    steps: Sequence[PathStep], held: PolicyVersion | None, target: PolicyVersion
-) -> list[PathStep]:
+    steps: Sequence[StoredVersion], held: PolicyVersion | None, target: PolicyVersion
+) -> list[StoredVersion]:
     """The steps with the fewest bytes that lead to `target`. Raises GroupError: none do."""
     paths = [path for start in (held, None) if (path := _path(steps, start, target)) is not None]
     if not paths:
@@ -129,10 +111,10 @@ def shortest_path(
 
 
 def _path(
-    steps: Sequence[PathStep], start: PolicyVersion | None, target: PolicyVersion
-) -> list[PathStep] | None:
+    steps: Sequence[StoredVersion], start: PolicyVersion | None, target: PolicyVersion
+) -> list[StoredVersion] | None:
     """The changes that follow `start`, or the last whole version with those that follow it."""
-    path: list[PathStep] = []
+    path: list[StoredVersion] = []
     reached = start
     for step in steps:
         if start is None and step.base is None:
@@ -144,5 +126,5 @@ def _path(
     return path if reached == target else None
 
 
-def _num_bytes(path: Sequence[PathStep]) -> int:
-    return sum(stored.num_bytes for step in path for stored in step.objects)
+def _num_bytes(path: Sequence[StoredVersion]) -> int:
+    return sum(step.num_bytes for step in path)

@@ -19,7 +19,8 @@ from rollcast.telemetry.logging import get_logger
 from rollcast.weights.plan.manifest import BucketSpec, Manifest, manifest_to_proto
 from rollcast.weights.sender.membership import Membership
 from rollcast.weights.sender.roster import Seat
-from rollcast.weights.sender.store_writer import StoredVersion, StoreWriter
+from rollcast.weights.sender.store_writer import StoreWriter
+from rollcast.weights.transport.stored_object import StoredVersion
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import PolicyVersion
 
@@ -36,6 +37,8 @@ class _Pull:
     retry_at: float = 0.0
     failing_since: float | None = None
     """Since when it could pull no version."""
+    alone_since: float | None = None
+    """Since when the store is known to work in spite of that."""
 
 
 @dataclass(eq=False)
@@ -89,7 +92,7 @@ class StoreRounds:
         seat.pull_failures = 0
         pull = self._pulls.get(seat)
         if pull is not None and pull.number == message.acknowledge.epoch:
-            self._pulls[seat] = replace(pull, entries=(), failing_since=None)
+            self._pulls[seat] = _Pull(pull.number, pull.version, ())
         if all(other.version == newest for other in self.roster):
             seconds = time.monotonic() - self.writer.staging.current_offered_at
             self.exporter.observe(wire_metrics.WEIGHT_SYNC_SECONDS, seconds)
@@ -114,21 +117,32 @@ class StoreRounds:
         # 0.2, 0.4, ... 12.8 seconds: a store that is away comes back to few questions.
         pause_seconds = 0.1 * 2 ** min(seat.pull_failures, 7)
         now_seconds = time.monotonic()
-        failing_since = now_seconds if pull.failing_since is None else pull.failing_since
-        self._pulls[seat] = _Pull(0, pull.version, (), now_seconds + pause_seconds, failing_since)
+        self._pulls[seat] = replace(
+            pull,
+            number=0,
+            entries=(),
+            retry_at=now_seconds + pause_seconds,
+            failing_since=now_seconds if pull.failing_since is None else pull.failing_since,
+        )
 
     def _fence_failing(self, newest: PolicyVersion) -> None:
-        """Fence generators that cannot pull what others can.
+        """Fence generators that cannot pull while the store works, and another one has the newest
+        version.
 
-        What they hold becomes too old, and would hold the run up. If nobody can pull, the store is
-        at fault, and all wait for it.
+        What they hold becomes too old, and would hold the run up. A store that is away takes no
+        object either: all wait for it.
         """
         can_be_pulled = any(seat.version == newest for seat in self.roster)
+        now_seconds = time.monotonic()
         for seat, pull in list(self._pulls.items()):
-            if pull.failing_since is None or not can_be_pulled or seat not in self.roster:
+            if pull.failing_since is None or not can_be_pulled:
                 continue
-            if time.monotonic() - pull.failing_since > self.fail_seconds:
-                self.membership.fence(seat, "failed")
+            # After the second failure an anchor is written, so this is known soon.
+            if pull.alone_since is None and self.writer.written_at > pull.failing_since:
+                self._pulls[seat] = replace(pull, alone_since=now_seconds)
+            elif pull.alone_since is not None:
+                if now_seconds - pull.alone_since > self.fail_seconds:
+                    self.membership.fence(seat, "failed")
 
     def _is_due(self, seat: Seat, newest: PolicyVersion) -> bool:
         if seat.leaving or not seat.connected:
@@ -150,10 +164,9 @@ class StoreRounds:
         ]
         first = min([wholes[-1], *after_held])
         self._num_told += 1
-        former = self._pulls.get(seat)
-        failing_since = None if former is None else former.failing_since
+        former = self._pulls.get(seat, _Pull(0, newest, ()))
         told = tuple(entries[first:])
-        self._pulls[seat] = _Pull(self._num_told, newest, told, failing_since=failing_since)
+        self._pulls[seat] = replace(former, number=self._num_told, version=newest, entries=told)
         seat.epoch = self._num_told
         seat.answer = None
         publish = weights_pb2.Publish(

@@ -30,31 +30,10 @@ from rollcast.weights.sender.rank_store import (
 )
 from rollcast.weights.sender.staging import Staging
 from rollcast.weights.sender.wake import Wake
-from rollcast.weights.transport.stored_object import StoredObject
-from rollcast.wire import weights_pb2
+from rollcast.weights.transport.stored_object import StoredVersion
 from rollcast.wire.version import PolicyVersion
 
 log = get_logger()
-
-
-@dataclass(frozen=True)
-class StoredVersion:
-    """One version, or what changed since `base`: an object of each rank."""
-
-    version: PolicyVersion
-    base: PolicyVersion | None
-    objects: tuple[StoredObject, ...]
-
-    @property
-    def num_bytes(self) -> int:
-        return sum(stored.num_bytes for stored in self.objects)
-
-    def to_proto(self) -> weights_pb2.StoredVersion:
-        return weights_pb2.StoredVersion(
-            version=self.version.to_proto(),
-            base=None if self.base is None else self.base.to_proto(),
-            objects=[stored.to_proto() for stored in self.objects],
-        )
 
 
 @dataclass(eq=False)
@@ -83,6 +62,8 @@ class StoreWriter:
             )
         self.entries: list[StoredVersion] = []
         """In the order in which they were written."""
+        self.written_at = 0.0
+        """When an object was last written; monotonic seconds."""
         self.wanted_anchor: PolicyVersion | None = None
         """The version that a generator could not pull: it is to be written whole again."""
         self._restored: PolicyVersion | None = None
@@ -171,6 +152,7 @@ class StoreWriter:
                 # From here on whole versions are as short: until the next one they are sent.
                 self._changes_are_short = entry.num_bytes < 0.9 * self._anchor().num_bytes
             self.entries.append(entry)
+            self.written_at = time.monotonic()
             self.wake.notify()
         for rank in other_ranks:
             self.rank_store.folder.remove(note_name(version, kind, rank))

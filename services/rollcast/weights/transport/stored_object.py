@@ -26,6 +26,7 @@ from rollcast.weights.transport.errors import GroupError
 from rollcast.weights.transport.lane_transfer import stretches
 from rollcast.weights.transport.word_code import FRAME_BYTES, WORDS, Words, decode, encode
 from rollcast.wire import weights_pb2
+from rollcast.wire.version import PolicyVersion
 
 READ_BYTES = 16 << 20
 """Frames are read together up to this size, so that the way to the store is not paid for each."""
@@ -64,6 +65,35 @@ class StoredObject:
             message.index_bytes,
             message.index_checksum,
             message.rows_checksum,
+        )
+
+
+@dataclass(frozen=True)
+class StoredVersion:
+    """One version whole, or what changed since `base`: an object of each rank."""
+
+    version: PolicyVersion
+    base: PolicyVersion | None
+    objects: tuple[StoredObject, ...]
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(stored.num_bytes for stored in self.objects)
+
+    def to_proto(self) -> weights_pb2.StoredVersion:
+        return weights_pb2.StoredVersion(
+            version=self.version.to_proto(),
+            base=None if self.base is None else self.base.to_proto(),
+            objects=[stored.to_proto() for stored in self.objects],
+        )
+
+    @classmethod
+    def from_proto(cls, message: weights_pb2.StoredVersion) -> "StoredVersion":
+        """Raises GroupError."""
+        return cls(
+            PolicyVersion.from_proto(message.version),
+            PolicyVersion.from_proto(message.base) if message.HasField("base") else None,
+            tuple(StoredObject.from_proto(stored) for stored in message.objects),
         )
 
 
