@@ -1,4 +1,4 @@
-"""Thirty kills and thirty cuts in the middle of pulls: nothing lost, nobody fenced by mistake."""
+"""Thirty kills and thirty cuts in the middle of pulls: nothing lost, none fenced by mistake."""
 
 from __future__ import annotations
 

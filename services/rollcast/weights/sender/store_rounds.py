@@ -1,11 +1,11 @@
-"""Which generator is told to pull what: each at its own pace, one version at a time.
+"""Announces versions of the store to each generator, at its own pace and one at a time.
 
     a new stream, or behind   -> Publish names the objects that lead to the newest version
-    Acknowledge               -> a member; told again if there is a newer version by now
-    Failed                    -> told again after a pause; the second time the version is written
-                                 whole again, under other names
+    Acknowledge               -> a member; the next Publish if there is a newer version by now
+    Failed                    -> another Publish after a pause; the second time the version is
+                                 written whole again, under other names
 
-Nobody waits: a slow generator pulls what is newest when it has time, and the staleness bound paces
+The trainer does not wait: a slow generator pulls what is newest when it has time, and the staleness bound paces
 what is dispatched. No membership is fixed, so nothing has to be joined.
 """
 
@@ -29,7 +29,7 @@ log = get_logger()
 
 @dataclass(frozen=True)
 class _Pull:
-    """What a generator was told last."""
+    """The last Publish to a generator."""
 
     number: int
     version: PolicyVersion
@@ -53,21 +53,21 @@ class StoreRounds:
     fail_seconds: float
     """How long a generator may fail to pull while others can."""
     _pulls: dict[Seat, _Pull] = field(default_factory=dict)
-    _num_told: int = 0
+    _num_sent: int = 0
 
     def __post_init__(self) -> None:
         self.roster = self.membership.roster
         self.writer.is_needed = self._is_needed
 
     def _is_needed(self, entry: StoredVersion) -> bool:
-        """Whether a generator was told of it and still pulls, or will be told of it next."""
+        """Whether a generator still pulls it, or continues with it."""
         return any(
             entry in pull.entries or (entry.base is not None and entry.base >= pull.version)
             for pull in self._pulls.values()
         )
 
     def turn(self) -> bool:
-        """Tell every generator that is due; returns whether there was one."""
+        """Send a Publish to every generator that is due; returns whether there was one."""
         self._pulls = {seat: pull for seat, pull in self._pulls.items() if seat in self.roster}
         newest = self.writer.newest
         if newest is None:
@@ -75,7 +75,7 @@ class StoreRounds:
         self._fence_failing(newest)
         due = [seat for seat in self.roster if self._is_due(seat, newest)]
         for seat in due:
-            self._tell(seat, newest, self.writer.entries)
+            self._announce(seat, newest, self.writer.entries)
         return bool(due)
 
     def note_answer(self, seat: Seat, message: weights_pb2.FromGenerator) -> None:
@@ -140,9 +140,9 @@ class StoreRounds:
             # After the second failure an anchor is written, so this is known soon.
             if pull.alone_since is None and self.writer.written_at > pull.failing_since:
                 self._pulls[seat] = replace(pull, alone_since=now_seconds)
-            elif pull.alone_since is not None:
-                if now_seconds - pull.alone_since > self.fail_seconds:
-                    self.membership.fence(seat, "failed")
+            alone_since = now_seconds if pull.alone_since is None else pull.alone_since
+            if now_seconds - alone_since > self.fail_seconds:
+                self.membership.fence(seat, "failed")
 
     def _is_due(self, seat: Seat, newest: PolicyVersion) -> bool:
         if seat.leaving or not seat.connected:
@@ -154,7 +154,9 @@ class StoreRounds:
             return time.monotonic() >= pull.retry_at
         return seat.answer is not None and seat.version != newest
 
-    def _tell(self, seat: Seat, newest: PolicyVersion, entries: Sequence[StoredVersion]) -> None:
+    def _announce(
+        self, seat: Seat, newest: PolicyVersion, entries: Sequence[StoredVersion]
+    ) -> None:
         """Name the newest anchor, what follows it, and what follows the version that it holds."""
         wholes = [index for index, entry in enumerate(entries) if entry.base is None]
         after_held = [
@@ -163,14 +165,14 @@ class StoreRounds:
             if seat.version is not None and entry.base == seat.version
         ]
         first = min([wholes[-1], *after_held])
-        self._num_told += 1
+        self._num_sent += 1
         former = self._pulls.get(seat, _Pull(0, newest, ()))
-        told = tuple(entries[first:])
-        self._pulls[seat] = replace(former, number=self._num_told, version=newest, entries=told)
-        seat.epoch = self._num_told
+        named = tuple(entries[first:])
+        self._pulls[seat] = replace(former, number=self._num_sent, version=newest, entries=named)
+        seat.epoch = self._num_sent
         seat.answer = None
         publish = weights_pb2.Publish(
-            epoch=self._num_told,
+            epoch=self._num_sent,
             manifest=manifest_to_proto(Manifest(newest, self.buckets, self.lm_head)),
             stored=[entry.to_proto() for entry in entries[first:]],
         )
