@@ -90,7 +90,7 @@ def main() -> int:
 
 
 def larger(row: dict[str, Any], name: str, weights: float) -> dict[str, Any]:
-    """The same share of the bytes of a larger model, and how long a line takes for them alone."""
+    """A row for a larger model: the same share of its bytes, and the seconds of a line for them."""
     num_bytes = row["share_of_bytes"] * 2 * weights
     kept = {key: row[key] for key in ("kind", "learning_rate", "share_of_bytes")}
     seconds = {f"seconds_at_{gigabits}_gbit": 8e-9 * num_bytes / gigabits for gigabits in (1, 10)}

@@ -100,8 +100,8 @@ class WeightStore(Settings):
     has a folder of its name. The library of a URL's protocol (s3fs, gcsfs) takes credentials and
     endpoint from its own environment variables. None = in the run's folder."""
     anchor_every: Annotated[int, Field(ge=1)] = 16
-    """Every so many versions one is also written whole: a generator that joins, or was away for
-    long, begins with it. It is written earlier if the changes since the last one have as many bytes
+    """Interval, in versions, of one that is also written whole: a generator that joins, or was away
+    for long, begins with it. It is written earlier if the changes since the last one have as many bytes
     as it has."""
     max_gib: Annotated[float, Field(gt=0)] = 100.0
     """Size of all objects of the run together, in GiB. Old ones are removed when no generator needs
@@ -157,7 +157,7 @@ class Weights(Settings):
     @property
     def staging(self) -> Literal["auto", "device", "host"]:
         """`stage`, with what the transport decides."""
-        # What is pulled is inflated by the processor, once for all workers.
+        # The processor inflates a pulled version, once for all workers.
         return "host" if self.uses_store else self.stage
 
     @property

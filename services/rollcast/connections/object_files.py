@@ -81,7 +81,7 @@ class ObjectFolder:
 
     @contextmanager
     def create(self, name: str) -> Iterator[Any]:
-        """A file to write; what was written is removed if that fails."""
+        """A file to write; the object is removed if that fails."""
         with as_os_error():
             try:
                 with self._fs.open(self._path(name), "wb") as file:

@@ -1,4 +1,4 @@
-"""Makes the parts of a rank: its learner, and what it writes to a store of weights."""
+"""Makes the parts of a rank: its learner, and its end of a store of weights."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def build_learner(
 
 
 def make_rank_store(config: RunConfig, rank: int, slots: StagingSlots) -> RankStore | None:
-    """What a rank writes to the store; None = versions go through process groups.
+    """A rank's end of the store; None = versions go through process groups.
 
     Raises UserError: the store's protocol is unknown.
     """

@@ -126,7 +126,7 @@ class Reception:
             num_bytes = sum(bucket.num_bytes for bucket in publish.manifest.buckets)
             timeout_seconds = self._settings.acknowledge_timeout_seconds
             self._apply_seconds = apply_seconds(timeout_seconds, num_bytes)
-            # However long it takes: others do not wait, and what is read has deadlines of its own.
+            # However long it takes: others do not wait, and every read has a deadline of its own.
             message = publish.SerializeToString()
             pulled = await self._complete("receive", message, publish.epoch, STAGED, None)
             if pulled is None:

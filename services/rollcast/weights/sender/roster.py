@@ -238,7 +238,7 @@ class Roster:
             announced, self._incarnation, self._history
         )
         # A process that was fenced has aborted its rollouts, and claims nothing before it has
-        # acknowledged: what it holds delays no other generator.
+        # acknowledged: its version delays no other generator.
         is_held = is_held and not (announce.key and announce.key in self._fenced_keys)
         claimed_since = now_seconds - announce.uncounted_seconds
         allocated_since = max(claimed_since, self.sightings.claim(announce.key, now_seconds))

@@ -5,8 +5,8 @@
     Failed                    -> another Publish after a pause; the second time the version is
                                  written whole again, under other names
 
-The trainer does not wait: a slow generator pulls what is newest when it has time, and the staleness bound paces
-what is dispatched. No membership is fixed, so nothing has to be joined.
+The trainer does not wait: a slow generator pulls the newest version when it has time, and the
+staleness bound paces dispatch. No membership is fixed, so nothing has to be joined.
 """
 
 import time
@@ -110,8 +110,8 @@ class StoreRounds:
             reason=reason,
         )
         self.exporter.add(wire_metrics.WEIGHT_FAILURES, reason="pull")
-        # At first it discards what it holds and begins with the anchor, in case only its own memory
-        # or the changes were at fault. Then the anchor may be.
+        # At first it discards its version and begins with the anchor, in case only its own memory or
+        # the changes were at fault. Then the anchor may be.
         if seat.pull_failures > 1:
             self.writer.wanted_anchor = pull.version
         # 0.2, 0.4, ... 12.8 seconds: a store that is away comes back to few questions.

@@ -61,7 +61,7 @@ class StoreWriter:
                 f"{needed_gib:.3g} or more"
             )
         self.entries: list[StoredVersion] = []
-        """In the order in which they were written."""
+        """All versions in the store, in the order of writing."""
         self.written_at = 0.0
         """When an object was last written; monotonic seconds."""
         self.wanted_anchor: PolicyVersion | None = None
@@ -107,7 +107,7 @@ class StoreWriter:
         return self.wake.is_stopping or self.staging.is_waiting or self._must_restore()
 
     def _must_restore(self) -> bool:
-        # Once for each version: a store that spoils what is written would else be written forever.
+        # Once for each version: a store that damages its objects would else be written forever.
         wanted = self.wanted_anchor
         return wanted is not None and wanted == self.newest and wanted != self._restored
 

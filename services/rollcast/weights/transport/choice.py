@@ -13,7 +13,7 @@ from rollcast.weights.transport.process_group import backend_for, why_not_nccl
 class TransportChoice:
     transport: Literal["nccl", "gloo", "store"]
     reason: str
-    """For the log."""
+    """The log's sentence."""
 
 
 def choose_transport(

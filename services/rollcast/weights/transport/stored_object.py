@@ -36,7 +36,7 @@ _NAME = re.compile(r"[\w.-]{1,200}")
 
 @dataclass(frozen=True)
 class StoredObject:
-    """As the message of this name."""
+    """The message of this name."""
 
     name: str
     num_bytes: int
@@ -120,7 +120,7 @@ def write_object(
 
 @dataclass(frozen=True)
 class Frame:
-    """Where a frame is in its object, and the stretches of the version that it fills."""
+    """A frame's place in its object, and the stretches of the version that it fills."""
 
     start: int
     end: int
