@@ -101,8 +101,8 @@ class WeightStore(Settings):
     endpoint from its own environment variables. None = in the run's folder."""
     anchor_every: Annotated[int, Field(ge=1)] = 16
     """Interval, in versions, of one that is also written whole: a generator that joins, or was away
-    for long, begins with it. It is written earlier if the changes since the last one have as many bytes
-    as it has."""
+    for long, begins with it. It is written earlier if the changes since the last one have as many
+    bytes as it has."""
     max_gib: Annotated[float, Field(gt=0)] = 100.0
     """Size of all objects of the run together, in GiB. Old ones are removed when no generator needs
     them, and before that if there are more. Two whole versions must fit. 100 = enough for 16

@@ -110,8 +110,8 @@ class StoreRounds:
             reason=reason,
         )
         self.exporter.add(wire_metrics.WEIGHT_FAILURES, reason="pull")
-        # At first it discards its version and begins with the anchor, in case only its own memory or
-        # the changes were at fault. Then the anchor may be.
+        # At first it discards its version and begins with the anchor, in case only its own memory
+        # or the changes were at fault. Then the anchor may be.
         if seat.pull_failures > 1:
             self.writer.wanted_anchor = pull.version
         # 0.2, 0.4, ... 12.8 seconds: a store that is away comes back to few questions.
