@@ -92,28 +92,8 @@ class Reception:
         Raises OutOfMemory, EngineStuckError.
         """
         sizes = [bucket.num_bytes for bucket in publish.manifest.buckets]
-        pieces = num_pieces(sizes)
-        self._apply_seconds = apply_seconds(self._settings.acknowledge_timeout_seconds, sum(sizes))
-        timeout_seconds = (pieces + 1) * self._settings.bucket_timeout_seconds
-        state = await self._complete(
-            "receive", publish.SerializeToString(), publish.epoch, STAGED, timeout_seconds
-        )
-        if state is None:
-            return None
-        if state.no_room:
-            raise OutOfMemory(state.reason)
-        if state.status == FAILED:
-            return self._failure_message(state, publish.manifest.version)
-        self._exporter.observe(generator_metrics.WEIGHT_RECEIVE_SECONDS, state.seconds)
-        acknowledge = weights_pb2.Acknowledge(
-            version=publish.manifest.version,
-            epoch=publish.epoch,
-            receive_seconds=state.seconds,
-            pause_seconds=await self._apply_or_skip(
-                PolicyVersion.from_proto(publish.manifest.version)
-            ),
-        )
-        return weights_pb2.FromGenerator(acknowledge=acknowledge)
+        timeout_seconds = (num_pieces(sizes) + 1) * self._settings.bucket_timeout_seconds
+        return await self._receive_and_apply(publish, timeout_seconds)
 
     async def pull(self, publish: weights_pb2.Publish) -> weights_pb2.FromGenerator | None:
         """Pull a version from the store and apply it; returns the answer.
@@ -121,35 +101,31 @@ class Reception:
         Raises OutOfMemory, EngineStuckError.
         """
         version = PolicyVersion.from_proto(publish.manifest.version)
-        state = ReceiveState()
-        if self.version is None or version > self.version:
-            num_bytes = sum(bucket.num_bytes for bucket in publish.manifest.buckets)
-            timeout_seconds = self._settings.acknowledge_timeout_seconds
-            self._apply_seconds = apply_seconds(timeout_seconds, num_bytes)
-            # However long it takes: others do not wait, and every read has a deadline of its own.
-            message = publish.SerializeToString()
-            pulled = await self._complete("receive", message, publish.epoch, STAGED, None)
-            if pulled is None:
-                return None
-            state = pulled
-            if state.no_room:
-                raise OutOfMemory(state.reason)
-            if state.status == FAILED:
-                # It goes on with the weights that it has, as the bound allows.
-                return _failed(state, publish.manifest.version)
-            self._exporter.observe(generator_metrics.WEIGHT_RECEIVE_SECONDS, state.seconds)
-            self._exporter.add(generator_metrics.WEIGHT_PULLED_BYTES, state.num_bytes)
-            pause_seconds = await self._apply_or_skip(version)
-        else:
-            pause_seconds = 0.0
+        if self.version is not None and version <= self.version:
+            self.joined = True
+            return _acknowledgement(publish, ReceiveState(), 0.0)
+        # However long it takes: others do not wait, and every read has a deadline of its own.
+        return await self._receive_and_apply(publish, None)
+
+    async def _receive_and_apply(
+        self, publish: weights_pb2.Publish, timeout_seconds: float | None
+    ) -> weights_pb2.FromGenerator | None:
+        num_bytes = sum(bucket.num_bytes for bucket in publish.manifest.buckets)
+        self._apply_seconds = apply_seconds(self._settings.acknowledge_timeout_seconds, num_bytes)
+        message = publish.SerializeToString()
+        state = await self._complete("receive", message, publish.epoch, STAGED, timeout_seconds)
+        if state is None:
+            return None
+        if state.no_room:
+            raise OutOfMemory(state.reason)
+        version = publish.manifest.version
+        if state.status == FAILED:
+            return self._failure_message(state, version)
+        self._exporter.observe(generator_metrics.WEIGHT_RECEIVE_SECONDS, state.seconds)
+        self._exporter.add(generator_metrics.WEIGHT_PULLED_BYTES, state.num_bytes)
+        pause_seconds = await self._apply_or_skip(PolicyVersion.from_proto(version))
         self.joined = True
-        acknowledge = weights_pb2.Acknowledge(
-            version=publish.manifest.version,
-            epoch=publish.epoch,
-            receive_seconds=state.seconds,
-            pause_seconds=pause_seconds,
-        )
-        return weights_pb2.FromGenerator(acknowledge=acknowledge)
+        return _acknowledgement(publish, state, pause_seconds)
 
     async def leave_groups(self) -> None:
         """Wait for the running apply, then leave all groups.
@@ -238,13 +214,20 @@ class Reception:
     def _failure_message(
         self, state: ReceiveState, version: rollout_pb2.PolicyVersion | None = None
     ) -> weights_pb2.FromGenerator:
-        # The receiver is in no group until the next join, so nothing may be claimed.
-        self.joined = False
-        return _failed(state, version)
+        # The receiver is in no group until the next join, so nothing may be claimed. One that pulls
+        # goes on with the weights that it has, as the bound allows.
+        self.joined = self.joined and self._settings.uses_store
+        failure = weights_pb2.Failed(epoch=state.epoch, version=version, reason=state.reason)
+        return weights_pb2.FromGenerator(failed=failure)
 
 
-def _failed(
-    state: ReceiveState, version: rollout_pb2.PolicyVersion | None
+def _acknowledgement(
+    publish: weights_pb2.Publish, state: ReceiveState, pause_seconds: float
 ) -> weights_pb2.FromGenerator:
-    failure = weights_pb2.Failed(epoch=state.epoch, version=version, reason=state.reason)
-    return weights_pb2.FromGenerator(failed=failure)
+    acknowledge = weights_pb2.Acknowledge(
+        version=publish.manifest.version,
+        epoch=publish.epoch,
+        receive_seconds=state.seconds,
+        pause_seconds=pause_seconds,
+    )
+    return weights_pb2.FromGenerator(acknowledge=acknowledge)
