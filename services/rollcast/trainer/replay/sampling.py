@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from rollcast.recorded.plain_values import Arrays
+from rollcast.recorded.array_file import Arrays
 from rollcast.rollouts.records import Branch, Rollout, TokenIds
 from rollcast.trainer.replay.cached_model import (
     CachedModel,
