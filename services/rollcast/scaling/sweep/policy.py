@@ -93,8 +93,8 @@ def _plans(
         if run.arm not in may_run:
             continue
         first = min(int(run.spent * NUM_BINS + 1e-6), NUM_BINS)
-        most = min(NUM_BINS - first, affordable)
-        for num_bins in sorted({min(horizon, most) for horizon in HORIZONS} - {0}):
+        max_bins = min(NUM_BINS - first, affordable)
+        for num_bins in sorted({min(horizon, max_bins) for horizon in HORIZONS} - {0}):
             shifts = belief.shifts(index, range(first, first + num_bins))
             later = (belief.mean + normal[:, :num_bins] @ shifts).max(axis=1).mean()
             gain = max(float(later - belief.mean.max()), 0.0)

@@ -82,11 +82,11 @@ def bin_readings(state: SweepState) -> BinnedReadings:
         for compute, pass_rate, error in run.readings:
             share = compute / state.target
             # The end of a slice belongs to the slice, also where rounding lifts it a little.
-            place = int(np.ceil(share * NUM_BINS - 1e-9))
+            bin_index = int(np.ceil(share * NUM_BINS - 1e-9))
             # Beyond the target, such as after the user lowered it, one for each doubling
-            if place > NUM_BINS:
-                place = NUM_BINS + 1 + int(np.log2(share))
-            bins.setdefault(place, []).append(
+            if bin_index > NUM_BINS:
+                bin_index = NUM_BINS + 1 + int(np.log2(share))
+            bins.setdefault(bin_index, []).append(
                 (share, pass_rate, np.nan if error is None else error)
             )
         for readings in bins.values():

@@ -92,6 +92,7 @@ def gather_weights(weights: NamedWeights, ranks: Ranks) -> WholeWeights:
     """
     if ranks.rank >= ranks.num_shards:
         return dict
+    # The next update changes the weights while the copy is on its way.
     own = copy_rows(weights)
     if ranks.rank > 0:
         sent = torch.from_numpy(np.concatenate([rows.reshape(-1) for rows in own()]))
@@ -130,6 +131,7 @@ class Sending(NamedTuple):
     tensor: Tensor
 
     def wait(self) -> dict[str, NDArray[np.float32]]:
+        # Ends with the collective timeout of the group at the latest.
         self.work.wait()
         return {}
 

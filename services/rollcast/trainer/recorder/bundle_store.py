@@ -74,6 +74,7 @@ class BundleStore:
         except BaseException:  # a full disk needs the room for checkpoints
             shutil.rmtree(temporary, ignore_errors=True)
             raise
+        # The folder gets its name when it is complete, so that a reader never sees half a step.
         num_bytes = sum(path.stat().st_size for path in temporary.iterdir())
         target = self._folder / name
         if target.exists():
@@ -81,6 +82,7 @@ class BundleStore:
         temporary.replace(target)
         versions = self._needed_versions(bundle.version.step)
         entry = IndexEntry(name, bundle.step, list(bundle.conditions), badness, num_bytes, versions)
+        # A step that a resumed run makes again replaces its earlier record.
         others = [item for item in self.index.steps if item.name != name]
         self.index = RecordedIndex([*others, entry])
         num_removed = self._remove_surplus()
@@ -116,6 +118,7 @@ class BundleStore:
         """Remove weights that no step needs, and steps until the rest fits; returns how many."""
         self._remove_unneeded_weights()
         num_removed = 0
+        # Each removal may free weights that no other step needs.
         while self.num_bytes > self.max_bytes and (entry := self.index.least_valuable()):
             shutil.rmtree(self._folder / entry.name)
             self.index = self.index.without(entry)

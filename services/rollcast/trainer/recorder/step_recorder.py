@@ -97,8 +97,8 @@ class StepRecorder:
         started = time.perf_counter()
         tasks = [self._find_task(group) for group in groups]
         weights: WholeWeights | None = None
-        # Not gathered if they would be dropped: a transfer between ranks that nobody receives holds
-        # up every later one.
+        # Weights that would be dropped are not gathered: a transfer between ranks that is never
+        # received blocks every later one.
         self._takes_weights = self._keeps_weights(version.step) and self._reserve(
             "weights", self._weight_bytes
         )

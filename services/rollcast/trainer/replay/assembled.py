@@ -77,6 +77,7 @@ def check_assembly(batch: RecordedBatch, report: ReplayReport, other_rewards: Re
     except UserError as error:
         report.not_checked("trainer", "advantages and token weights", str(error))
         return
+    # Sequences that only one side trained on
     differing = sorted(made.keys() ^ recorded.keys())
     report.add(
         "trainer",

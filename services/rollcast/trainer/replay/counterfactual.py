@@ -52,6 +52,7 @@ def changed_config(batch: RecordedBatch, loss: str | None, settings: Sequence[st
             raise UserError(
                 f"--set {setting}: needs recipe.NAME=VALUE, such as recipe.loss.kind=gspo"
             )
+        # A missing group on the way is made: its other settings are defaults.
         group = changed
         for parent in parents:
             if not isinstance(group.get(parent), dict):
