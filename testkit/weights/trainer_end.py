@@ -151,13 +151,19 @@ class Trainer:
             for queue in orders:
                 queue.put(order)
 
+        replies: dict[str, bytes] = {}
         stores: list[RankStore | None] = [None] * lanes
         if weights.uses_store:
             folder = ObjectFolder(parse_location(str(weights.store.location)))
             stores = [RankStore(folder, rank, slots) for rank, slots in enumerate(self.slots)]
         self.senders = [
             LaneSender(
-                rank, self.slots[rank], torch.device(device), iter(queue.get, None), stores[rank]
+                rank,
+                self.slots[rank],
+                torch.device(device),
+                iter(queue.get, None),
+                stores[rank],
+                replies.__setitem__,
             )
             for rank, queue in enumerate(orders, 1)
         ]
@@ -173,7 +179,7 @@ class Trainer:
             exporter=self.exporter,
             on_removed=lambda name, reason: self.removed.append((name, reason)),
             slots=self.slots[0],
-            lanes=Lanes(lanes, tell),
+            lanes=Lanes(lanes, tell, lambda key: replies.pop(key, None)),
             rank_store=stores[0],
         )
         self.incarnation = incarnation

@@ -6,6 +6,7 @@ import resource
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +53,12 @@ def test_every_version_arrives_as_its_changes_and_a_newcomer_begins_with_an_anch
 
 def objects(store: dict[str, Any], suffix: str = "") -> list[Path]:
     """In the order in which they were written."""
-    folder = Path(store["store"]["location"])
-    return sorted(folder.glob(f"*{suffix}"), key=lambda path: path.stat().st_mtime_ns)
+    written_at: dict[Path, int] = {}
+    for path in Path(store["store"]["location"]).glob(f"*{suffix}"):
+        # The trainer may remove it meanwhile.
+        with suppress(FileNotFoundError):
+            written_at[path] = path.stat().st_mtime_ns
+    return sorted(written_at, key=written_at.__getitem__)
 
 
 def wait_stored(store: dict[str, Any], version: str) -> None:
@@ -170,6 +175,20 @@ def test_a_full_store_is_waited_for(
         assert not any(path.name.startswith(f"1.{step}-") for path in objects(store)[:-3])
 
 
+def test_objects_of_a_killed_trainer_make_room_for_the_next_one(
+    start_trainer: Callable[..., Trainer], store: dict[str, Any]
+) -> None:
+    folder = Path(store["store"]["location"])
+    folder.mkdir()
+    for name in ("0.7-0-left.whole", "2.1-0-later.whole", "users.whole"):
+        (folder / name).touch()
+    trainer = start_trainer(**store)
+    trainer.publish(0)
+    wait_stored(store, "1.0")
+    names = {path.name.partition("-")[0] for path in objects(store)}
+    assert names == {"1.0", "2.1", "users.whole"}
+
+
 def test_one_that_cannot_reach_the_store_is_fenced_and_holds_nobody_up(
     start_trainer: Callable[..., Trainer],
     start_generator: Callable[..., Process],
@@ -192,6 +211,23 @@ def test_one_that_cannot_reach_the_store_is_fenced_and_holds_nobody_up(
     (tmp_path / "other").symlink_to(tmp_path / "store")
     assert cut_off.wait("applied", version="1.1")["digest"] == expected
     trainer.wait_members("again-1", "other")
+
+
+def test_a_read_that_never_ends_holds_nobody_up(
+    start_trainer: Callable[..., Trainer],
+    start_generator: Callable[..., Process],
+    store: dict[str, Any],
+) -> None:
+    """As on a hard mount whose server is gone."""
+    trainer = start_trainer(acknowledge_timeout_seconds=2.0, **store)
+    trainer.publish(0)
+    weights = WEIGHTS | store | {"acknowledge_timeout_seconds": 2.0}
+    start_generator("other", trainer.rpc, weights=weights).wait("applied", version="1.0")
+    stuck = start_generator("stuck", trainer.rpc, weights=weights, slow_read_seconds=600.0)
+    stuck.wait("range")
+    stuck.wait("fenced", reason="failed")
+    trainer.wait_members("other")
+    assert trainer.removed == [("stuck", "failed")]
 
 
 def test_a_store_that_is_away_for_all_fences_nobody(
@@ -233,7 +269,11 @@ def test_the_store_keeps_within_its_size_whatever_a_generator_still_needs(
     for step in range(1, 25):
         expected = trainer.publish(step, changed_share=0.1)
         wait_stored(store, f"1.{step}")
-        assert sum(path.stat().st_size for path in objects(store)) <= max_bytes
+        sizes = []
+        for path in objects(store):
+            with suppress(FileNotFoundError):
+                sizes.append(path.stat().st_size)
+        assert sum(sizes) <= max_bytes
     frozen.signal(signal.SIGCONT)
     assert frozen.wait("applied", version="1.24")["digest"] == expected
 

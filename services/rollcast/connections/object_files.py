@@ -14,8 +14,6 @@ from typing import Any
 
 from fsspec.core import url_to_fs
 
-from rollcast.config.errors import UserError
-
 NO_NETWORK = frozenset({"builtins", "_pickle", "torch", "zlib"})
 """Modules whose errors concern the data or our code, not the network."""
 NO_CACHE = {"use_listings_cache": False}
@@ -62,14 +60,6 @@ def _deadlines(url: str) -> dict[str, Any]:
     return {"config_kwargs": {"connect_timeout": 10, "read_timeout": 20, "retries": attempts}}
 
 
-def store_unreachable(location: Path | str, error: OSError) -> UserError:
-    """weights.store.location has an unknown protocol, or its library is missing."""
-    return UserError(
-        f"weights.store.location: {location} cannot be reached ({error.strerror}); give a folder, "
-        "or a URL such as s3://bucket/path whose library is installed"
-    )
-
-
 class ObjectFolder:
     """Objects that are written once and read in parts; every method raises OSError."""
 
@@ -90,6 +80,17 @@ class ObjectFolder:
                 self.remove(name)
                 raise
 
+    def probe(self, name: str) -> None:
+        """Write an object and remove it. Errors that may pass are ignored."""
+        try:
+            with self.create(name) as file:
+                file.write(b"0")
+        except (FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError):
+            raise
+        except OSError:
+            return
+        self.remove(name)
+
     def read(self, name: str, start: int, end: int) -> bytes:
         """Bytes [start, end) of an object, which are all there."""
         # A network that fails once is asked again, an object that is not there is not.
@@ -107,14 +108,6 @@ class ObjectFolder:
                     raise
                 time.sleep(pause_seconds)
         raise AssertionError
-
-    def read_small(self, name: str) -> bytes | None:
-        """All of an object; None = it does not exist."""
-        try:
-            with as_os_error():
-                return bytes(self._fs.cat_file(self._path(name)))
-        except FileNotFoundError:
-            return None
 
     def names(self) -> list[str]:
         try:

@@ -36,6 +36,7 @@ from rollcast.generator.vllm.steps import EngineCounts
 from rollcast.memory.staging import StagingPlace, staging_place
 from rollcast.rollouts.records import RoutedExperts, Sampling, VersionSpan
 from rollcast.runfolder.files import weight_store_place
+from rollcast.runfolder.weight_store import open_weight_store
 from rollcast.weights.plan.manifest import apply_seconds
 from rollcast.wire.version import PolicyVersion
 
@@ -88,13 +89,16 @@ class Engine:
         own_weights: bool = False,
     ) -> Engine:
         """Start the child process and the model's skeleton. Raises UserError if the model cannot be
-        served.
+        served, or the store of weights cannot be used.
 
         `name` gives each generator of a run its own random numbers. `fork`: becomes the child; None
         = spawn one. `own_weights`: sample from the weights in the model's folder, as version 0.0,
         without a trainer.
         """
         check_folder(config.model.path)
+        if config.weights.uses_store:
+            # Opened by the engine's process: a mistake is known before it starts.
+            await asyncio.to_thread(open_weight_store, config)
         await asyncio.to_thread(engine_start.import_vllm)
         folder = await asyncio.to_thread(EngineFolder)
         engine: Engine | None = None

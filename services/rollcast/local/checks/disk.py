@@ -1,4 +1,4 @@
-"""Whether the run's folder, and that of its checkpoints, can be written and have room."""
+"""Whether the folders of the run, its checkpoints and its weights can be written and have room."""
 
 import os
 import shutil
@@ -7,6 +7,7 @@ from pathlib import Path
 from rollcast.config.errors import UserError
 from rollcast.local.checks.check import Start
 from rollcast.local.model_name import weight_bytes
+from rollcast.runfolder.files import weight_store_place
 
 SETTINGS = (
     "model.path",
@@ -16,6 +17,8 @@ SETTINGS = (
     "trainer.keep_checkpoints",
     "trainer.keep_best_checkpoints",
     "trainer.checkpoints",
+    "weights.transport",
+    "weights.store.location",
 )
 _STATE_PER_WEIGHT = {"bfloat16": 6, "float32": 3}
 """Bytes of a checkpoint (float32 master weights and two Adam moments) over bytes of the model's own
@@ -23,8 +26,8 @@ weights."""
 
 
 def check(start: Start) -> None:
-    """The run's folder, and that of its checkpoints if it is another; the free space behind a URL
-    is unknown.
+    """The run's folder, and those of checkpoints and weights if they are others; the free space
+    behind a URL is unknown.
     """
     run_folder = start.config.run_folder
     trainer = start.config.trainer
@@ -51,6 +54,16 @@ def check(start: Start) -> None:
             "trainer.checkpoints",
             str(trainer.checkpoints),
             purpose,
+        )
+    location = start.config.weights.store.location
+    store = weight_store_place(run_folder, location)
+    if start.config.weights.uses_store and isinstance(store, Path):
+        _check_room(
+            store,
+            2 * weight_bytes(model.path),
+            "weights.store.location",
+            str(location),
+            "two whole versions; free space, or give another folder",
         )
 
 

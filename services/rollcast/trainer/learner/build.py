@@ -10,10 +10,9 @@ from rollcast.config.out_of_memory import told_what_did_not_fit
 from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Trainer
-from rollcast.connections.object_files import ObjectFolder, store_unreachable
 from rollcast.recipe.learning_rate import scaled_to_batch
 from rollcast.recipe.losses.make import make_loss
-from rollcast.runfolder.files import weight_store_place
+from rollcast.runfolder.weight_store import open_weight_store
 from rollcast.trainer.learner.learner import Learner
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.reading import read_policy, read_reference, read_teacher
@@ -71,12 +70,8 @@ def build_learner(
 def make_rank_store(config: RunConfig, rank: int, slots: StagingSlots) -> RankStore | None:
     """A rank's end of the store; None = versions go through process groups.
 
-    Raises UserError: the store's protocol is unknown.
+    Raises UserError: the store cannot be used.
     """
     if not config.weights.uses_store:
         return None
-    place = weight_store_place(config.run_folder, config.weights.store.location)
-    try:
-        return RankStore(ObjectFolder(place), rank, slots)
-    except OSError as error:
-        raise store_unreachable(place, error) from error
+    return RankStore(open_weight_store(config, probe=f"probe-{rank}"), rank, slots)

@@ -26,11 +26,7 @@ from torch.distributed import DistNetworkError
 from rollcast.config.errors import UserError
 from rollcast.config.out_of_memory import OutOfMemory, told_what_did_not_fit
 from rollcast.config.run import RunConfig
-from rollcast.runfolder.files import (
-    Place,
-    checkpoint_place,
-    parse_location,
-)
+from rollcast.runfolder.files import Place, checkpoint_place, parse_location
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.adapter_export import make_export
@@ -64,7 +60,7 @@ from rollcast.weights.sender.lanes import Lanes, LaneSender
 from rollcast.weights.sender.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 
-STAGED = "what this rank stages for the generators, two versions of its rows in host memory,"
+STAGED = "what this rank stages for the generators, versions of its rows in host memory,"
 END_PATIENCE_SECONDS = 10.0
 """How long other ranks may take to read how the run ended: the store ends with rank 0's process."""
 log = get_logger()
@@ -91,8 +87,8 @@ class LearnerGroup:
                 else ()
             )
             self.rank_store = make_rank_store(config, self.ranks.rank, self.slots)
-        """This rank's end of the store of weights; `slots`: its rows of the published versions, if
-        it is of the first replica."""
+        """`slots`: this rank's rows of the published versions, if it is of the first replica;
+        `rank_store`: its end of the store of weights."""
         location = checkpoint_place(config.run_folder, config.trainer.checkpoints)
         self.choose_best: ChooseBest = lambda names: ()
         """Rank 0 of a run sets what chooses the older checkpoints that stay."""
@@ -172,7 +168,10 @@ class LearnerGroup:
     @property
     def lanes(self) -> Lanes:
         """The lanes of the publisher; its orders come from one thread."""
-        return Lanes(self.ranks.num_shards, partial(self._lane_sender.send, CommandKind.LANE))
+        sender = self._lane_sender
+        return Lanes(
+            self.ranks.num_shards, partial(sender.send, CommandKind.LANE), sender.take_reply
+        )
 
     def stage(self, slot: int, version: PolicyVersion) -> None:
         """Fill `slot` of every rank with its rows of the current weights."""
@@ -241,12 +240,14 @@ class LearnerGroup:
         receiver = CommandReceiver(self.ranks.store, self.ranks.rank)
         lane = None
         if self.ranks.rank < self.ranks.num_shards:
+            orders = CommandReceiver(self.ranks.lane_store, self.ranks.rank)
             lane = LaneSender(
                 self.ranks.rank,
                 self.slots,
                 self.ranks.device,
-                self._lane_orders(),
+                _lane_orders(orders),
                 self.rank_store,
+                orders.reply,
             )
 
         def pass_on() -> None:
@@ -315,13 +316,6 @@ class LearnerGroup:
             torch.zeros(1)
         )  # on the host: rank 0 publishes only what every rank has staged
 
-    def _lane_orders(self) -> Iterator[bytes]:
-        """Until rank 0 says that the run has ended, or is gone."""
-        receiver = CommandReceiver(self.ranks.lane_store, self.ranks.rank)
-        with suppress(DistNetworkError):
-            while (command := receiver.receive()).kind is CommandKind.LANE:
-                yield command.body
-
     def _update(
         self,
         micro_batches: Sequence[MicroBatch],
@@ -358,3 +352,10 @@ class LearnerGroup:
             "a weight gathered for the export", "give each trainer machine more memory"
         ):
             export.write() if self.ranks.rank == 0 else export.take_part()
+
+
+def _lane_orders(receiver: CommandReceiver) -> Iterator[bytes]:
+    """Until rank 0 says that the run has ended, or is gone."""
+    with suppress(DistNetworkError):
+        while (command := receiver.receive()).kind is CommandKind.LANE:
+            yield command.body

@@ -191,6 +191,8 @@ class Receiver:
 
     def poll(self) -> ReceiveState:
         with self._lock:
+            if self._store is not None and self._state.status == RECEIVING:
+                return self._state._replace(num_bytes=self._store.num_bytes)
             return self._state
 
     def apply(self, load_weights: Callable[[Iterable[tuple[str, torch.Tensor]]], object]) -> None:

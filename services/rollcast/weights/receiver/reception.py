@@ -104,7 +104,6 @@ class Reception:
         if self.version is not None and version <= self.version:
             self.joined = True
             return _acknowledgement(publish, ReceiveState(), 0.0)
-        # However long it takes: others do not wait, and every read has a deadline of its own.
         return await self._receive_and_apply(publish, None)
 
     async def _receive_and_apply(
@@ -112,6 +111,8 @@ class Reception:
     ) -> weights_pb2.FromGenerator | None:
         num_bytes = sum(bucket.num_bytes for bucket in publish.manifest.buckets)
         self._apply_seconds = apply_seconds(self._settings.acknowledge_timeout_seconds, num_bytes)
+        # A pull may take long, since no other process waits for it, but it must go on.
+        timeout_seconds = timeout_seconds or self._apply_seconds
         message = publish.SerializeToString()
         state = await self._complete("receive", message, publish.epoch, STAGED, timeout_seconds)
         if state is None:
@@ -166,28 +167,36 @@ class Reception:
         message: bytes,
         epoch: int,
         target_status: str,
-        timeout_seconds: float | None,
+        timeout_seconds: float,
     ) -> ReceiveState | None:
         """Start a join or a reception, and poll until it is `target_status` or failed; None = a
         newer epoch was announced.
+
+        timeout_seconds: since the start, or since a pull last read something.
         """
         if epoch != self.newest_epoch:
             return None
         state = ReceiveState()
         started_at = time.monotonic()
         try:
-            async with asyncio.timeout(timeout_seconds):
+            async with asyncio.timeout(timeout_seconds) as deadline:
                 await self.call(verb, message)
                 while epoch == self.newest_epoch:
+                    num_bytes = state.num_bytes
                     state = await self.call("poll")
                     if state.status in (target_status, FAILED):
                         return state
+                    if state.num_bytes != num_bytes:
+                        deadline.reschedule(asyncio.get_running_loop().time() + timeout_seconds)
                     waited = time.monotonic() - started_at
                     # The interval is a share of the time waited so far, so that completion is
                     # noticed at most 5 % late; below 2 ms it would keep a core busy.
                     await asyncio.sleep(min(max(0.002, 0.05 * waited), MAX_POLL_SECONDS))
         except TimeoutError:
-            reason = f"the engine was {state.status} after {timeout_seconds} s, not {target_status}"
+            reason = (
+                f"the engine was {state.status}, not {target_status}, when its deadline of "
+                f"{timeout_seconds:g} s passed"
+            )
             return ReceiveState(FAILED, epoch, reason=reason)
         # A newer Join is queued: leave the dead groups now, so that it does not wait for their
         # deadlines.

@@ -30,7 +30,11 @@ class PulledVersion:
 
 
 class StorePull:
-    """`begin` and `cancel` are called by one thread and return immediately."""
+    """`begin` and `cancel` are called by one thread and return immediately.
+
+    A read that never returns holds the next pull as well. Then `num_bytes` does not grow, and the
+    caller reports the failure.
+    """
 
     def __init__(
         self, folder: ObjectFolder, make_memory: Callable[[tuple[BucketSpec, ...]], Snapshot]
@@ -42,6 +46,8 @@ class StorePull:
         self._staged: Snapshot | None = None
         self._held: PolicyVersion | None = None
         """The version whose bytes the memory has."""
+        self.num_bytes = 0
+        """Bytes read in all pulls so far."""
 
     def begin(
         self, manifest: Manifest, stored: Sequence[weights_pb2.StoredVersion]
@@ -71,7 +77,9 @@ class StorePull:
             num_ranks = len(steps[-1].objects)
             if not num_ranks or any(len(step.objects) != num_ranks for step in path):
                 raise GroupError("the objects of a version are not those of all ranks")
-            reader = ObjectReader(self._folder, staged, num_ranks, cancelled.is_set)
+            reader = ObjectReader(
+                self._folder, staged, num_ranks, cancelled.is_set, self._note_read
+            )
             for step in path:
                 self._fill(reader, step)
             for rank, last in enumerate(steps[-1].objects):
@@ -83,6 +91,9 @@ class StorePull:
             raise GroupError(f"the store cannot be read: {error}") from error
         self._held = manifest.version
         return PulledVersion(staged, _num_bytes(path))
+
+    def _note_read(self, num_bytes: int) -> None:
+        self.num_bytes += num_bytes
 
     def _fill(self, reader: ObjectReader, step: StoredVersion) -> None:
         frames = [list(reader.frames(rank, stored)) for rank, stored in enumerate(step.objects)]

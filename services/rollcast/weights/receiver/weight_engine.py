@@ -41,7 +41,7 @@ class ReceiveState(NamedTuple):
     path: str = ""
     """Where other processes find the staged version (staged only); empty = nowhere."""
     num_bytes: int = 0
-    """Bytes that were pulled from the store for it (staged only)."""
+    """Staged: bytes that were pulled from the store for it. Receiving: grows while a pull reads."""
 
 
 def merge_states(states: Sequence[ReceiveState]) -> ReceiveState:

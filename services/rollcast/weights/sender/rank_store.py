@@ -12,7 +12,6 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Literal, TypeVar
 
 from rollcast.connections.object_files import ObjectFolder
@@ -30,7 +29,7 @@ log = get_logger()
 
 @dataclass(frozen=True)
 class WrittenObject:
-    """An object, and the version that it was computed from."""
+    """An object, and the version that it was computed from: what a rank reports to rank 0."""
 
     stored: StoredObject
     base: PolicyVersion | None
@@ -76,45 +75,22 @@ class RankStore:
             self._base.version = version
         return written
 
-    def write_for_rank_0(
-        self, kind: ObjectKind, slot: int, version: PolicyVersion, is_stopping: Callable[[], bool]
-    ) -> None:
-        """Write an object, and then the note by which rank 0 finds it."""
-        written = until_written(partial(self.write, kind, slot, version), is_stopping)
-        if written is not None:
-            note = partial(self._write_note, note_name(version, kind, self._rank), written)
-            until_written(note, is_stopping)
-
-    def written_by(
-        self, rank: int, kind: ObjectKind, version: PolicyVersion
-    ) -> WrittenObject | None:
-        """What another rank has written; None = nothing so far. Raises OSError."""
-        data = self.folder.read_small(note_name(version, kind, rank))
-        # In a folder a note may be seen while it is written: then it is not yet JSON.
-        try:
-            return None if data is None else WrittenObject.decode(data)
-        except ValueError:
-            return None
-
-    def _write_note(self, name: str, written: WrittenObject) -> None:
-        with self.folder.create(name) as file:
-            file.write(written.encode())
-
 
 def until_written(
     attempt: Callable[[], Result],
     is_stopping: Callable[[], bool],
     note_failure: Callable[[], None] = lambda: None,
 ) -> Result | None:
-    """Repeat an attempt to write while the store refuses it; None = stopped."""
+    """Repeat an attempt to write until it succeeds; None = stopped."""
     pause_seconds = 0.5
     while not is_stopping():
         try:
             return attempt()
-        except OSError as error:
+        # Not OSError alone: without the object no version would ever be published.
+        except Exception as error:
             log.warning(
                 "the store of weights does not answer or has no room; trying again",
-                reason=str(error),
+                reason=f"{type(error).__name__}: {error}",
                 pause_seconds=pause_seconds,
             )
             note_failure()
@@ -125,5 +101,6 @@ def until_written(
     return None
 
 
-def note_name(version: PolicyVersion, kind: ObjectKind, rank: int) -> str:
-    return f"{version}-{rank}.{kind}.json"
+def reply_key(version: PolicyVersion, kind: ObjectKind, rank: int) -> str:
+    """Under which a rank answers an order to write."""
+    return f"{version}-{rank}.{kind}"

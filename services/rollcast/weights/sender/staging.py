@@ -158,9 +158,3 @@ class Staging:
         """The waiting version, else the current one."""
         with self._lock:
             return self._waiting or self.current_version
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a version waits to become the current one."""
-        with self._lock:
-            return self._waiting is not None

@@ -12,6 +12,7 @@ generator.
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,7 +26,7 @@ from rollcast.weights.sender.rank_store import (
     ObjectKind,
     RankStore,
     WrittenObject,
-    note_name,
+    reply_key,
     until_written,
 )
 from rollcast.weights.sender.staging import Staging
@@ -67,7 +68,7 @@ class StoreWriter:
         self.wanted_anchor: PolicyVersion | None = None
         """The version that a generator could not pull: it is to be written whole again."""
         self._restored: PolicyVersion | None = None
-        self._changes_are_short = True
+        self._next_is_whole = True
         self._thread = threading.Thread(target=self._run, name="weight-store", daemon=True)
 
     def start(self) -> None:
@@ -94,17 +95,18 @@ class StoreWriter:
             try:
                 self._write_due()
             except Exception:
-                # Without this thread no version would ever be published; a round starts from the
-                # state.
+                # Without this thread no version would ever be published. The ranks' bases may
+                # differ now.
                 log.exception("a round of the store of weights failed")
                 self.exporter.add(wire_metrics.WEIGHT_FAILURES, reason="store")
+                self._next_is_whole = True
                 time.sleep(1.0)
 
     def _is_stopping(self) -> bool:
         return self.wake.is_stopping
 
     def _is_due(self) -> bool:
-        return self.wake.is_stopping or self.staging.is_waiting or self._must_restore()
+        return self.wake.is_stopping or self.staging.newest() != self.newest or self._must_restore()
 
     def _must_restore(self) -> bool:
         # Once for each version: a store that damages its objects would else be written forever.
@@ -112,15 +114,18 @@ class StoreWriter:
         return wanted is not None and wanted == self.newest and wanted != self._restored
 
     def _write_due(self) -> None:
-        version = self.staging.take()
+        self.staging.take()
+        # Also one whose round failed.
+        version = self.staging.current_version
         if version is None:
-            if self._must_restore() and self.newest is not None:
-                self._restored = self.newest
-                self._write("anchor", self.newest)
+            return
+        if version == self.newest:
+            if self._must_restore():
+                self._restored = version
+                self._write("anchor", version)
                 self._tidy()
             return
-        has_base = bool(self.entries) and self._changes_are_short
-        written = self._write("changes" if has_base else "whole", version)
+        written = self._write("whole" if self._next_is_whole else "changes", version)
         if written is None:
             return
         seconds = time.monotonic() - self.staging.current_offered_at
@@ -133,6 +138,9 @@ class StoreWriter:
         """Let every rank write an object of the kind; None = stopped."""
         slot = self.staging.current
         self._make_room()
+        # A folder is listed when a version is written whole, which is rare.
+        if kind != "changes":
+            self._remove_left_over(version)
         self.lanes.order(LaneOrder(0, slot=slot, version=version, kind=kind))
         write = partial(self.rank_store.write, kind, slot, version)
         parts = [until_written(write, self._is_stopping, self._note_failure)]
@@ -147,25 +155,26 @@ class StoreWriter:
         self.exporter.add(wire_metrics.WEIGHT_STORED_BYTES, entry.num_bytes, kind=suffix)
         with self.wake.changed:
             if kind == "whole":
-                self._changes_are_short = True
+                self._next_is_whole = False
             elif kind == "changes":
-                # From here on whole versions are as short: until the next one they are sent.
-                self._changes_are_short = entry.num_bytes < 0.9 * self._anchor().num_bytes
+                # A whole version is about as short, and every generator can use it.
+                self._next_is_whole = entry.num_bytes >= 0.9 * self._anchor().num_bytes
             self.entries.append(entry)
             self.written_at = time.monotonic()
             self.wake.notify()
-        for rank in other_ranks:
-            self.rank_store.folder.remove(note_name(version, kind, rank))
         return entry
 
     def _wait_for_rank(
         self, rank: int, kind: ObjectKind, version: PolicyVersion
     ) -> WrittenObject | None:
+        # Without a deadline: a rank that is lost ends the trainer.
         while not self._is_stopping():
-            look = partial(self.rank_store.written_by, rank, kind, version)
-            if (found := until_written(look, self._is_stopping, self._note_failure)) is not None:
-                return found
-            time.sleep(0.05)
+            reply = self.lanes.take_reply(reply_key(version, kind, rank))
+            if reply:
+                return WrittenObject.decode(reply)
+            if reply is not None:
+                self._note_failure()
+            time.sleep(0.02)
         return None
 
     def _note_failure(self) -> None:
@@ -205,29 +214,23 @@ class StoreWriter:
         return _total_bytes(self.entries) + self._anchor().num_bytes > self._max_bytes
 
     def _tidy(self) -> None:
-        """Remove what no generator needs any more, and what killed processes left."""
+        """Remove what no generator needs any more."""
         with self.wake.changed:
             old = self.entries[: self._anchor_index()]
             unneeded = [entry for entry in old if not self.is_needed(entry)]
         self._remove(unneeded)
         self.exporter.set(wire_metrics.WEIGHT_STORE_BYTES, _total_bytes(self.entries))
-        # A folder is listed when its newest object is whole, which is rare.
-        if self.entries[-1].base is not None:
-            return
+
+    def _remove_left_over(self, version: PolicyVersion) -> None:
+        """Remove objects of killed processes; called while no rank writes."""
         known = {stored.name for entry in self.entries for stored in entry.objects}
         for name in until_written(self.rank_store.folder.names, self._is_stopping) or ():
-            if name not in known and self._is_left_over(name):
-                self.rank_store.folder.remove(name)
-
-    def _is_left_over(self, name: str) -> bool:
-        """Whether an object that this process does not know may be removed."""
-        # Between two versions no rank writes. A successor of this trainer may, which has a higher
-        # incarnation; other names are not those of objects.
-        try:
-            incarnation = PolicyVersion.parse(name.partition("-")[0]).incarnation
-        except ValueError:
-            return False
-        return incarnation <= self.entries[-1].version.incarnation
+            # A successor of this trainer may write already: its incarnation is higher. Other names
+            # are not those of objects.
+            with suppress(ValueError):
+                written = PolicyVersion.parse(name.partition("-")[0])
+                if name not in known and written.incarnation <= version.incarnation:
+                    self.rank_store.folder.remove(name)
 
     def _remove(self, entries: Sequence[StoredVersion]) -> None:
         with self.wake.changed:

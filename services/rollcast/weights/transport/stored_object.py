@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -137,6 +138,8 @@ class ObjectReader:
     staged: Snapshot
     num_ranks: int
     is_cancelled: Callable[[], bool]
+    note_read: Callable[[int], None] = lambda num_bytes: None
+    """Called by `fill` after each of its reads."""
 
     def fill(self, stored: StoredObject, frames: Sequence[Frame]) -> None:
         """Write the rows that the frames are of, which hold their base if they have one.
@@ -145,11 +148,9 @@ class ObjectReader:
         """
         # Several at a time: inflating one takes about as long as fetching it.
         with ThreadPoolExecutor(4, "weight-pull") as threads:
-            reading = [
-                threads.submit(self._read_batch, stored, batch) for batch in _batches(frames)
-            ]
-            for done in reading:
-                done.result()
+            # One that fails cancels those that wait.
+            for num_bytes in threads.map(partial(self._read_batch, stored), _batches(frames)):
+                self.note_read(num_bytes)
 
     def verify(self, rank: int, stored: StoredObject) -> None:
         """Raises GroupError if the rank's rows are not those of the version."""
@@ -170,6 +171,9 @@ class ObjectReader:
         if xxhash.xxh3_64_intdigest(packed) != stored.index_checksum:
             raise GroupError(f"the index of {stored.name} is damaged")
         index = np.frombuffer(packed, _INDEX)
+        # Where every byte changed, each takes two: a gap and a difference.
+        if index["length"].max(initial=0) > 2 * FRAME_BYTES + 1024:
+            raise GroupError(f"a frame of {stored.name} is too long")
         ends = [0, *np.cumsum(index["length"]).tolist()]
         for (start, end), checksum, (targets, spec) in zip(
             pairwise(ends), index["checksum"].tolist(), places, strict=True
@@ -184,7 +188,7 @@ class ObjectReader:
                 end = min(start + FRAME_BYTES, packed_bytes)
                 yield [buffer[place] for place in stretches(segments, start, end)], spec
 
-    def _read_batch(self, stored: StoredObject, batch: Sequence[Frame]) -> None:
+    def _read_batch(self, stored: StoredObject, batch: Sequence[Frame]) -> int:
         if self.is_cancelled():
             raise GroupError("abandoned")
         first = batch[0].start
@@ -201,6 +205,7 @@ class ObjectReader:
             sizes = [target.numel() for target in frame.targets]
             for target, part in zip(frame.targets, torch.split(joined, sizes), strict=True):
                 target.copy_(part)
+        return len(data)
 
 
 def _batches(frames: Sequence[Frame]) -> Iterator[list[Frame]]:

@@ -13,6 +13,7 @@ Planes and gaps are deflated if that makes them shorter.
 import struct
 import zlib
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +50,9 @@ def decode(frame: bytes, words: Words) -> None:
     """Write the frame into `words`, which hold its base if it has one. Raises GroupError."""
     try:
         num_changes, has_base = _HEAD.unpack_from(frame)
-        streams = list(_streams(memoryview(frame)[_HEAD.size :], words.nbytes + 1))
+        # Gaps and planes, each of at most a byte for a word, whatever the frame says.
+        all_streams = _streams(memoryview(frame)[_HEAD.size :], len(words))
+        streams = list(islice(all_streams, 1 + words.itemsize))
     except (struct.error, zlib.error, ValueError) as error:
         raise GroupError(f"a frame cannot be read: {error}") from error
     if not has_base:
@@ -124,7 +127,7 @@ def _deflated(data: bytes) -> bytes:
 
 
 def _streams(packed: memoryview, max_bytes: int) -> Iterator[Bytes]:
-    """Each of them has at most `max_bytes`, whatever the frame says."""
+    """Raises ValueError if one has more than `max_bytes`."""
     while packed:
         num_bytes, num_coded_bytes = _STREAM.unpack_from(packed)
         coded = packed[_STREAM.size : _STREAM.size + num_coded_bytes]
