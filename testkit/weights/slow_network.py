@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
+Result = TypeVar("Result")
 BUFFERED_CHUNKS = 64
 CHUNK_BYTES = 1 << 17
 
@@ -47,10 +49,10 @@ class SlowNetwork:
                 writer.transport.abort()
             return len(writers)
 
-        return int(self._call(abort()))
+        return self._call(abort())
 
-    def _call(self, coroutine: object) -> asyncio.Server:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)  # type: ignore[arg-type]
+    def _call(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -18,14 +18,26 @@ STEPS = 6
 
 
 @pytest.mark.parametrize(
-    ("kind", "transport"),
-    [*((kind, "auto") for kind in KINDS), ("answers", "store"), ("llama", "store")],
+    ("kind", "transport", "trainer_ranks"),
+    [*((kind, "auto", 1) for kind in KINDS), ("answers", "store", 2), ("llama", "store", 1)],
 )
 def test_steps_of_a_real_run_are_found_again(
-    tmp_path: Path, programs: ForkedPrograms, ranks: Ranks, kind: Kind, transport: str
+    tmp_path: Path,
+    programs: ForkedPrograms,
+    ranks: Ranks,
+    kind: Kind,
+    transport: str,
+    trainer_ranks: int,
 ) -> None:
     """Over process groups, and over a store that generators pull from."""
-    system = record_run(kind, tmp_path, steps=STEPS, programs=programs, transport=transport)
+    system = record_run(
+        kind,
+        tmp_path,
+        steps=STEPS,
+        ranks=trainer_ranks,
+        programs=programs,
+        transport=transport,
+    )
     assert (system.run_folder / "weights").exists() == (transport == "store")
     assert [line["step"] for line in system.steps] == list(range(1, STEPS + 1))
     ages: set[str] = set()

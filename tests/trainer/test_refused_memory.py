@@ -54,8 +54,7 @@ without_room("take:", lambda: group.take_weights(checkpoint))
 without_room("update:", lambda: group.update(make_sequences(0, num_groups=1)))
 """
 STAGED = (
-    "what this rank stages for the generators, versions of its rows in host memory, does not "
-    "fit"
+    "what this rank stages for the generators, versions of its rows in host memory, does not fit"
 )
 SENTENCES = {
     "start": r"this rank's share of model.path = '.*' does not fit.*; give the trainer more ranks",

@@ -278,7 +278,7 @@ def test_the_store_keeps_within_its_size_whatever_a_generator_still_needs(
     assert frozen.wait("applied", version="1.24")["digest"] == expected
 
 
-def test_a_store_that_cannot_hold_two_versions_is_refused(
+def test_a_store_that_cannot_hold_three_versions_is_refused(
     start_trainer: Callable[..., Trainer], store: dict[str, Any]
 ) -> None:
     store["store"]["max_gib"] = 1e-3

@@ -105,7 +105,7 @@ class WeightStore(Settings):
     bytes as it has."""
     max_gib: Annotated[float, Field(gt=0)] = 100.0
     """Size of all objects of the run together, in GiB. Old ones are removed when no generator needs
-    them, and before that if there are more. Two whole versions must fit. 100 = enough for 16
+    them, and before that if there are more. Three whole versions must fit. 100 = enough for 16
     billion parameters."""
 
 
@@ -125,7 +125,7 @@ class Weights(Settings):
     """Deadline from the last bucket to the acknowledgement that the version was applied; one second
     is added for each GB of the version. A generator that misses it is fenced, and an engine that
     still applies is ended. 30 = ample for a small model, also on a machine that is busy starting
-    others."""
+    others. With transport = store a pull that reads nothing for as long has failed."""
     transport: Literal["auto", "nccl", "gloo", "store"] = "auto"
     """Transport of the weights to the generators. nccl = from GPU to GPU. gloo = through host
     memory and TCP: slower, but it also works on CPUs, on one GPU that generator and trainer share,

@@ -81,7 +81,9 @@ class ObjectFolder:
                 raise
 
     def probe(self, name: str) -> None:
-        """Write an object and remove it. Errors that may pass are ignored."""
+        """Write an object and remove it. Raises OSError unless it may pass by itself, and
+        NotImplementedError if the protocol cannot write.
+        """
         try:
             with self.create(name) as file:
                 file.write(b"0")

@@ -17,10 +17,11 @@ def open_weight_store(config: RunConfig, *, probe: str | None = None) -> ObjectF
         folder = ObjectFolder(place)
         if probe is not None:
             folder.probe(probe)
-    except (FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError) as error:
+    except (OSError, NotImplementedError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "its protocol cannot write"
         raise UserError(
-            f"weights.store.location = {place}: cannot be used ({error.strerror or error}); give a "
-            "folder that can be written, or a URL such as s3://bucket/path, and install the "
-            "library of its protocol"
+            f"weights.store.location = {place}: cannot be used ({reason or error}); give a folder "
+            "that can be written, or a URL such as s3://bucket/path, and install the library of "
+            "its protocol"
         ) from error
     return folder

@@ -60,10 +60,10 @@ def check(start: Start) -> None:
     if start.config.weights.uses_store and isinstance(store, Path):
         _check_room(
             store,
-            2 * weight_bytes(model.path),
+            3 * weight_bytes(model.path),
             "weights.store.location",
             str(location),
-            "two whole versions; free space, or give another folder",
+            "three whole versions; free space, or give another folder",
         )
 
 

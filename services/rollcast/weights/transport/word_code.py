@@ -71,8 +71,7 @@ def _zigzag(differences: Words) -> Words:
 
 
 def _unzigzag(values: Words) -> Words:
-    signs = values & 1
-    return (values >> 1) ^ (0 - signs).astype(values.dtype)
+    return (values >> 1) ^ -(values & 1)
 
 
 def _gap_bytes(gaps: NDArray[np.int64]) -> Bytes:
