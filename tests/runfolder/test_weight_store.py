@@ -11,15 +11,10 @@ from rollcast.config.errors import UserError
 from rollcast.connections.object_files import ObjectFolder
 from rollcast.runfolder.weight_store import open_weight_store
 from testkit.small_disk import fill, small_disk
-from testkit.trainer.quick_control import make_config
 
 
 def open_at(folder: Path, location: str) -> ObjectFolder:
-    config = make_config(folder, steps=1)
-    weights = config.weights.model_copy(
-        update={"store": config.weights.store.model_copy(update={"location": location})}
-    )
-    return open_weight_store(config.model_copy(update={"weights": weights}), probe="probe-0")
+    return open_weight_store(folder / "run", location, probe="probe-0")
 
 
 def test_nothing_is_left_by_the_probe(tmp_path: Path) -> None:

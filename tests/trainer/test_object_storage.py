@@ -173,7 +173,7 @@ def test_a_bucket_that_is_not_there_is_one_sentence(
 ) -> None:
     group = group_of(ranks, untied_model, tmp_path, "s3://nowhere")
     with pytest.raises(
-        UserError, match=r"^checkpoint folder s3://nowhere/test cannot be written \(.*\); mend the"
+        UserError, match=r"^checkpoint folder s3://nowhere/test cannot be written \(.*\); fix the"
     ) as e:
         group.save(PolicyVersion(1, 1), {}).result()
     assert "\n" not in str(e.value)
@@ -191,7 +191,7 @@ def test_a_server_that_is_away_may_come_back(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     fsspec.filesystem("s3").clear_instance_cache()
     with pytest.raises(
-        UserError, match=r"^checkpoints at s3://b/test cannot be listed \(.*\); mend"
+        UserError, match=r"^checkpoints at s3://b/test cannot be listed \(.*\); fix"
     ) as error:
         checkpoints("s3://b/test")
     assert error.value.exit_code == 1

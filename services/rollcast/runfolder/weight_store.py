@@ -1,18 +1,22 @@
 """The store of a run's weights, as trainer ranks and generators open it."""
 
+from pathlib import Path
+
 from rollcast.config.errors import UserError
-from rollcast.config.run import RunConfig
 from rollcast.connections.object_files import ObjectFolder
 from rollcast.runfolder.files import weight_store_place
 
 
-def open_weight_store(config: RunConfig, *, probe: str | None = None) -> ObjectFolder:
-    """The objects of this run. `probe`: name of an object that must be writable there.
+def open_weight_store(
+    run_folder: Path, location: str | None, *, probe: str | None = None
+) -> ObjectFolder:
+    """The objects of one run. `location`: weights.store.location. `probe`: name of an object that
+    must be writable there.
 
     Raises UserError: the protocol is unknown, its library is missing, or nothing may be written. A
     storage that does not answer raises nothing, since it may come back.
     """
-    place = weight_store_place(config.run_folder, config.weights.store.location)
+    place = weight_store_place(run_folder, location)
     try:
         folder = ObjectFolder(place)
         if probe is not None:

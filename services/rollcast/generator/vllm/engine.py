@@ -98,7 +98,8 @@ class Engine:
         check_folder(config.model.path)
         if config.weights.uses_store:
             # Opened by the engine's process: a mistake is known before it starts.
-            await asyncio.to_thread(open_weight_store, config)
+            store = config.weights.store
+            await asyncio.to_thread(open_weight_store, config.run_folder, store.location)
         await asyncio.to_thread(engine_start.import_vllm)
         folder = await asyncio.to_thread(EngineFolder)
         engine: Engine | None = None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 
+from rollcast.config.connections import Weights
 from rollcast.config.distillation import FolderTeacher
 from rollcast.config.model import Model
 from rollcast.config.out_of_memory import told_what_did_not_fit
 from rollcast.config.recipe import Recipe
-from rollcast.config.run import RunConfig
 from rollcast.config.services import Trainer
 from rollcast.recipe.learning_rate import scaled_to_batch
 from rollcast.recipe.losses.make import make_loss
@@ -67,11 +69,14 @@ def build_learner(
     )
 
 
-def make_rank_store(config: RunConfig, rank: int, slots: StagingSlots) -> RankStore | None:
+def make_rank_store(
+    weights: Weights, run_folder: Path, rank: int, slots: StagingSlots
+) -> RankStore | None:
     """A rank's end of the store; None = versions go through process groups.
 
     Raises UserError: the store cannot be used.
     """
-    if not config.weights.uses_store:
+    if not weights.uses_store:
         return None
-    return RankStore(open_weight_store(config, probe=f"probe-{rank}"), rank, slots)
+    folder = open_weight_store(run_folder, weights.store.location, probe=f"probe-{rank}")
+    return RankStore(folder, rank, slots)

@@ -86,7 +86,9 @@ class LearnerGroup:
                 if is_first_replica
                 else ()
             )
-            self.rank_store = make_rank_store(config, self.ranks.rank, self.slots)
+            self.rank_store = make_rank_store(
+                config.weights, config.run_folder, self.ranks.rank, self.slots
+            )
         """`slots`: this rank's rows of the published versions, if it is of the first replica;
         `rank_store`: its end of the store of weights."""
         location = checkpoint_place(config.run_folder, config.trainer.checkpoints)

@@ -44,7 +44,7 @@ class StorePull:
         self._threads = ThreadPoolExecutor(1, "weight-store")
         self._cancelled = threading.Event()
         self._staged: Snapshot | None = None
-        self._held: PolicyVersion | None = None
+        self._held_version: PolicyVersion | None = None
         """The version whose bytes the memory has."""
         self.num_bytes = 0
         """Bytes read in all pulls so far."""
@@ -73,7 +73,7 @@ class StorePull:
         staged = self._memory(manifest.buckets)
         try:
             steps = [StoredVersion.from_proto(message) for message in stored]
-            path = shortest_path(steps, self._held, manifest.version)
+            path = shortest_path(steps, self._held_version, manifest.version)
             num_ranks = len(steps[-1].objects)
             if not num_ranks or any(len(step.objects) != num_ranks for step in path):
                 raise GroupError("the objects of a version are not those of all ranks")
@@ -85,11 +85,11 @@ class StorePull:
             for rank, last in enumerate(steps[-1].objects):
                 reader.verify(rank, last)
         except (GroupError, FileNotFoundError) as error:
-            self._held = None
+            self._held_version = None
             raise GroupError(str(error)) from error
         except OSError as error:
             raise GroupError(f"the store cannot be read: {error}") from error
-        self._held = manifest.version
+        self._held_version = manifest.version
         return PulledVersion(staged, _num_bytes(path))
 
     def _note_read(self, num_bytes: int) -> None:
@@ -98,7 +98,7 @@ class StorePull:
     def _fill(self, reader: ObjectReader, step: StoredVersion) -> None:
         frames = [list(reader.frames(rank, stored)) for rank, stored in enumerate(step.objects)]
         # Until here nothing was written: a store that does not answer costs no anchor.
-        self._held = None
+        self._held_version = None
         for stored, frames_of_rank in zip(step.objects, frames, strict=True):
             reader.fill(stored, frames_of_rank)
 
@@ -106,7 +106,7 @@ class StorePull:
         if self._staged is None or self._staged.specs != specs:
             # Released first: there may be no room for two versions.
             self._staged = None
-            self._held = None
+            self._held_version = None
             self._staged = self._make_memory(specs)
         return self._staged
 
