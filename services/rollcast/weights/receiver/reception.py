@@ -123,7 +123,8 @@ class Reception:
         if state.status == FAILED:
             return self._failure_message(state, version)
         self._exporter.observe(generator_metrics.WEIGHT_RECEIVE_SECONDS, state.seconds)
-        self._exporter.add(generator_metrics.WEIGHT_PULLED_BYTES, state.num_bytes)
+        if state.num_bytes is not None:
+            self._exporter.add(generator_metrics.WEIGHT_PULLED_BYTES, state.num_bytes)
         pause_seconds = await self._apply_or_skip(PolicyVersion.from_proto(version))
         self.joined = True
         return _acknowledgement(publish, state, pause_seconds)

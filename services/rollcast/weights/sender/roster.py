@@ -84,7 +84,6 @@ class Seat:
     epoch: int = 0  # of the group it was last asked to join; answers for others are stale
     answer: SeatAnswer | None = None
     failures: int = 0  # groups that broke, probably because of it, since it last acknowledged
-    pull_failures: int = 0  # since it last acknowledged a version of the store
     heartbeat: weights_pb2.Heartbeat = field(default_factory=weights_pb2.Heartbeat)
 
     def may_be_taken_over(self, key: bytes) -> bool:

@@ -32,9 +32,12 @@ class _Pull:
     """The last Publish to a generator."""
 
     number: int
+    """0 = it failed, and is repeated at `retry_at`."""
     version: PolicyVersion
     entries: Sequence[StoredVersion]
-    retry_at: float = 0.0
+    failures: int
+    """Since the generator last acknowledged a version."""
+    retry_at: float
     failing_since: float | None = None
     """Since when it could pull no version."""
     alone_since: float | None = None
@@ -53,9 +56,9 @@ class StoreRounds:
     fail_seconds: float
     """How long a generator may fail to pull while others can."""
     _pulls: dict[Seat, _Pull] = field(default_factory=dict)
-    _num_sent: int = 0
 
     def __post_init__(self) -> None:
+        self._num_sent = 0
         self.roster = self.membership.roster
         self.writer.is_needed = self._is_needed
 
@@ -89,10 +92,9 @@ class StoreRounds:
             return
         seat.acknowledge(message.acknowledge.epoch, version)
         seat.joined = True
-        seat.pull_failures = 0
         pull = self._pulls.get(seat)
         if pull is not None and pull.number == message.acknowledge.epoch:
-            self._pulls[seat] = _Pull(pull.number, pull.version, ())
+            self._pulls[seat] = _Pull(pull.number, pull.version, (), failures=0, retry_at=0.0)
         if all(other.version == newest for other in self.roster):
             seconds = time.monotonic() - self.writer.staging.current_offered_at
             self.exporter.observe(wire_metrics.WEIGHT_SYNC_SECONDS, seconds)
@@ -101,26 +103,27 @@ class StoreRounds:
         pull = self._pulls.get(seat)
         if pull is None or pull.number != epoch:
             return
-        seat.pull_failures += 1
+        failures = pull.failures + 1
         log.warning(
             "a generator could not pull a version",
             generator=seat.name,
             version=str(pull.version),
-            failures=seat.pull_failures,
+            failures=failures,
             reason=reason,
         )
         self.exporter.add(wire_metrics.WEIGHT_FAILURES, reason="pull")
         # At first it discards its version and begins with the anchor, in case only its own memory
         # or the changes were at fault. Then the anchor may be.
-        if seat.pull_failures > 1:
+        if failures > 1:
             self.writer.wanted_anchor = pull.version
         # 0.2, 0.4, ... 12.8 seconds: a store that is away comes back to few questions.
-        pause_seconds = 0.1 * 2 ** min(seat.pull_failures, 7)
+        pause_seconds = 0.1 * 2 ** min(failures, 7)
         now_seconds = time.monotonic()
         self._pulls[seat] = replace(
             pull,
             number=0,
             entries=(),
+            failures=failures,
             retry_at=now_seconds + pause_seconds,
             failing_since=now_seconds if pull.failing_since is None else pull.failing_since,
         )
@@ -166,7 +169,7 @@ class StoreRounds:
         ]
         first = min([wholes[-1], *after_held])
         self._num_sent += 1
-        former = self._pulls.get(seat, _Pull(0, newest, ()))
+        former = self._pulls.get(seat, _Pull(0, newest, (), failures=0, retry_at=0.0))
         named = tuple(entries[first:])
         self._pulls[seat] = replace(former, number=self._num_sent, version=newest, entries=named)
         seat.epoch = self._num_sent

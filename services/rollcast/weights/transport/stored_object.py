@@ -29,8 +29,6 @@ from rollcast.weights.transport.word_code import FRAME_BYTES, WORDS, Words, deco
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import PolicyVersion
 
-READ_BYTES = 16 << 20
-"""Frames are read together up to this size, so that the way to the store is not paid for each."""
 _INDEX = np.dtype([("length", "<u8"), ("checksum", "<u8")])
 _NAME = re.compile(r"[\w.-]{1,200}")
 
@@ -209,9 +207,10 @@ class ObjectReader:
 
 
 def _batches(frames: Sequence[Frame]) -> Iterator[list[Frame]]:
+    """Short frames are read together, so that the way to the store is not paid for each."""
     batch: list[Frame] = []
     for frame in frames:
-        if batch and frame.end - batch[0].start > READ_BYTES:
+        if batch and frame.end - batch[0].start > 2 * FRAME_BYTES:
             yield batch
             batch = []
         batch.append(frame)

@@ -28,7 +28,7 @@ WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 FRAME_BYTES = 8 << 20
 """Bytes of the version in one frame. Positions of changes take eight bytes each while they are
 computed."""
-MAX_GAP_BYTE = 255
+MAX_GAP_BYTE = int(np.iinfo(np.uint8).max)
 _HEAD = struct.Struct("<QB")
 """Number of changes, and whether there is a base."""
 _STREAM = struct.Struct("<QQ")
