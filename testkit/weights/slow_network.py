@@ -36,7 +36,7 @@ class SlowNetwork:
             yield int(server.sockets[0].getsockname()[1])
         finally:
             server.close()
-            self.cut()
+            self._call(self._end())
             self._loop.call_soon_threadsafe(self._loop.stop)
             thread.join(10)
 
@@ -50,6 +50,12 @@ class SlowNetwork:
             return len(writers)
 
         return self._call(abort())
+
+    async def _end(self) -> None:
+        connections = asyncio.all_tasks() - {asyncio.current_task()}
+        for connection in connections:
+            connection.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
 
     def _call(self, work: Coroutine[Any, Any, Result]) -> Result:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
