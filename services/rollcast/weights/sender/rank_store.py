@@ -86,6 +86,9 @@ def until_written(
     while not is_stopping():
         try:
             return attempt()
+        # Another version is in the slot by now: the order is out of date.
+        except AssertionError:
+            raise
         # Not OSError alone: without the object no version would ever be published.
         except Exception as error:
             log.warning(
