@@ -71,7 +71,7 @@ def _zigzag(differences: Words) -> Words:
 
 
 def _unzigzag(values: Words) -> Words:
-    return (values >> 1) ^ -(values & 1)
+    return ((values >> 1) ^ -(values & 1)).view(values.dtype)
 
 
 def _gap_bytes(gaps: NDArray[np.int64]) -> Bytes:
