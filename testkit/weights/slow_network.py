@@ -39,6 +39,7 @@ class SlowNetwork:
             self._call(self._end())
             self._loop.call_soon_threadsafe(self._loop.stop)
             thread.join(10)
+            self._loop.close()
 
     def cut(self) -> int:
         """Break every open connection; returns how many there were."""
