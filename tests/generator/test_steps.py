@@ -23,6 +23,7 @@ def scheduled(
     preempted: set[str] = frozenset(),  # type: ignore[assignment]
     finished: set[str] = frozenset(),  # type: ignore[assignment]
     blocks: dict[str, list[int]] | None = None,
+    drafts: dict[str, list[int]] | None = None,
 ) -> Any:
     """new: id -> (prompt tokens, computed); cached: id -> (computed, output tokens); blocks: those
     that a request gets, or all it has where it runs again."""
@@ -30,6 +31,7 @@ def scheduled(
     return SimpleNamespace(
         total_num_scheduled_tokens=sum(tokens.values()),
         num_scheduled_tokens=tokens,
+        scheduled_spec_decode_tokens=drafts or {},
         finished_req_ids=finished,
         preempted_req_ids=preempted,
         scheduled_new_reqs=[
@@ -302,12 +304,12 @@ def test_the_decode_rate_knows_nothing_of_idle_time_and_prefill() -> None:
 
     def step(seconds: float, output: Any) -> float:
         nonlocal now
-        before = (observer.counts.decode_steps, observer.counts.decode_seconds)
+        before = (observer.counts.decode_tokens, observer.counts.decode_seconds)
         observer.observe(output)
         now += seconds
         observer.step_ended(now)
         return rate.update(
-            observer.counts.decode_steps - before[0], observer.counts.decode_seconds - before[1]
+            observer.counts.decode_tokens - before[0], observer.counts.decode_seconds - before[1]
         )
 
     assert step(30.0, scheduled({"a": 10}, new={"a": (10, 0)})) == 0.0, "unknown"

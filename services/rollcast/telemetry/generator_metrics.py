@@ -40,6 +40,12 @@ SAMPLED_TOKENS = Metric(
 INFLIGHT_TOKENS = Metric(
     "rollcast_inflight_tokens", "Tokens that the requests in the engine have sampled so far"
 )
+DRAFTED_TOKENS = Metric(
+    "rollcast_drafted_tokens_total", "Tokens drafted for the engine's model to verify"
+)
+ACCEPTED_TOKENS = Metric(
+    "rollcast_accepted_tokens_total", "Drafted tokens that the engine's model accepted"
+)
 PREEMPTIONS = Metric("rollcast_preemptions_total", "KV preemptions in the engine")
 EPISODE_KV_TOKENS = Metric(
     "rollcast_episode_kv_tokens_total",

@@ -129,6 +129,10 @@ class Engine:
         routing = engine_start.RoutingShape(*(await self.call("routing_shape"))[0])
         quantization = config.generator.engine.quantization
         engine_start.check_routing(routing, config.recipe, config.model.max_length, quantization)
+        engine_start.check_drafts(
+            config.generator.engine.speculative_config,
+            is_recurrent=self._llm.model_config.has_inner_state,
+        )
         self.routing = routing if config.recipe.router_replay else None
         # Only a tokenizer with more tokens than rows makes a check of each request necessary.
         rows = int(self._llm.model_config.get_vocab_size())

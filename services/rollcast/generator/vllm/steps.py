@@ -2,7 +2,7 @@
 from the scheduler's output inside the worker.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -28,11 +28,15 @@ class EngineCounts:
 
     steps: int = 0
     preemptions: int = 0
-    decode_steps: int = 0
-    """Steps in which a request continued decoding, and so got one token."""
+    decode_tokens: float = 0.0
+    """Sum over the steps in which requests continued decoding: tokens that each of these got, on
+    average. Without drafts the number of these steps."""
     decode_seconds: float = 0.0
     """Sum over these steps, each from the end of the step before to its own end."""
     sampled_tokens: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+    """Of the drafted tokens."""
     inflight_tokens: int = 0
     """Tokens sampled so far by the unfinished requests."""
 
@@ -50,7 +54,8 @@ class StepObserver:
         """All except `inflight_tokens`, which `take_counts` adds."""
         self.last_step_at = 0.0
         """When the model last ran, in monotonic seconds."""
-        self._decodes = False
+        self._continuing: set[str] = set()
+        """Requests that continue decoding in the step last observed."""
         self._num_prompt_tokens: dict[str, int] = {}
         self._prefilling: dict[str, int] = {}
         self._decoding: set[str] = set()
@@ -74,11 +79,25 @@ class StepObserver:
             self._decoding.discard(request_id)
         # Before requests of this step begin to decode: a step counts if a request goes on decoding
         # in it.
-        self._decodes = not self._decoding.isdisjoint(scheduled.num_scheduled_tokens)
+        self._continuing = self._decoding & scheduled.num_scheduled_tokens.keys()
         self._take_in_requests(scheduled)
         for request_id in self._decoding & scheduled.num_scheduled_tokens.keys():
             self._sampled[request_id] = self._sampled.get(request_id, 0) + 1
             self.counts.sampled_tokens += 1
+        self.counts.drafted_tokens += sum(map(len, scheduled.scheduled_spec_decode_tokens.values()))
+
+    def take_in_sampled(self, num_tokens: Mapping[str, int]) -> None:
+        """Take in how many tokens of each request the step last observed has sampled: with drafts
+        more than the one of `observe`.
+
+        The last step of a request may have sampled tokens after its end, which vLLM drops.
+        """
+        for request_id in self._continuing & num_tokens.keys():
+            accepted = num_tokens[request_id] - 1
+            self._sampled[request_id] += accepted
+            self.counts.sampled_tokens += accepted
+            self.counts.accepted_tokens += accepted
+            self.counts.decode_tokens += accepted / len(self._continuing)
 
     def _take_in_requests(self, scheduled: Any) -> None:
         """Take in the requests that begin, run again, or go on."""
@@ -128,8 +147,8 @@ class StepObserver:
 
     def step_ended(self, now_seconds: float) -> None:
         """The step last observed has run; `now_seconds` in monotonic seconds."""
-        if self._decodes:
-            self.counts.decode_steps += 1
+        if self._continuing:
+            self.counts.decode_tokens += 1
             self.counts.decode_seconds += now_seconds - self.last_step_at
         self.last_step_at = now_seconds
 

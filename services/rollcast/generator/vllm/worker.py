@@ -125,6 +125,23 @@ class GeneratorWorker:
             return result
 
         self.model_runner.execute_model = execute_and_observe
+        if self.model_runner.vllm_config.speculative_config is not None:
+            self._observe_sampled()
+
+    def _observe_sampled(self) -> None:
+        """Report to the observer how many drafts were accepted, which the scheduler's output does
+        not have.
+        """
+        sample = self.model_runner.sample_tokens
+
+        def sample_and_observe(*arguments: Any, **keywords: Any) -> Any:
+            output = sample(*arguments, **keywords)
+            self.step_observer.take_in_sampled(
+                dict(zip(output.req_ids, map(len, output.sampled_token_ids), strict=True))
+            )
+            return output
+
+        self.model_runner.sample_tokens = sample_and_observe
 
     def take_observations(self) -> tuple[tuple[Any, ...], list[KvRebuild]]:
         """The fields of `EngineCounts` since the start, KV rebuilds since the last call."""
