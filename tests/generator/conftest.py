@@ -27,6 +27,9 @@ from testkit.uncompiled import UNCOMPILED
 FIRST_INCARNATION = 1
 """Of a trainer that publishes over wire 2; versions that tests set from files come after it."""
 
+SEED_OF_STEP_0 = 1000
+"""Of the noise in a version's weights; those of later steps follow."""
+
 TIGHT = {"num_gpu_blocks_override": 24, "max_num_batched_tokens": 64, "max_num_seqs": 16}
 """Room for 23 blocks of 32 tokens, prefilled in chunks of at most 64 tokens for all requests
 together."""
@@ -117,7 +120,7 @@ class Versions:
         version = PolicyVersion(self.incarnation, step)
         path = self.folder / f"{version}.safetensors"
         if version not in self.weights:
-            self.weights[version] = perturb(self.base, seed=1000 + step)
+            self.weights[version] = perturb(self.base, SEED_OF_STEP_0 + step)
             save_file(self.weights[version], path)
         return version, path
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import shutil
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+import torch
 
 from rollcast.config.engine_arguments import EngineArguments
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
-from rollcast.generator.vllm.engine_start import check_drafts
 from rollcast.rollouts.records import LengthBudget, StopReason
-from testkit.tiny_model import make_architecture, make_tiny_model
+from testkit.tiny_model import make_architecture, make_tiny_model, perturb
 from tests.generator.conftest import (
+    SEED_OF_STEP_0,
     TIGHT,
     Versions,
     make_task,
@@ -43,10 +45,20 @@ def with_drafts(config: RunConfig, drafts: dict[str, Any]) -> RunConfig:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def drafted_by_model(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Versions]:
-    """A Qwen3 whose drafts come from the weights that its versions are made from."""
+    """A Qwen3; step 1 has the weights of the model that drafts."""
+    from transformers import AutoModelForCausalLM
+
     folder = tmp_path_factory.mktemp("drafting")
     make_tiny_model(folder / "model")
-    drafts = {"method": "draft_model", "model": str(folder / "model"), "num_speculative_tokens": 3}
+    shutil.copytree(folder / "model", folder / "drafting")
+    model = AutoModelForCausalLM.from_pretrained(folder / "drafting", dtype=torch.float32)
+    model.load_state_dict(perturb(model.state_dict(), SEED_OF_STEP_0 + 1))
+    model.save_pretrained(folder / "drafting")
+    drafts = {
+        "method": "draft_model",
+        "model": str(folder / "drafting"),
+        "num_speculative_tokens": 3,
+    }
     versions = await Versions.start(with_drafts(small_run(folder), drafts), folder)
     await versions.begin()
     yield versions
@@ -77,9 +89,32 @@ async def test_rollouts_of_a_drafting_model_straddle_updates(drafted_by_model: V
     for rollout in rollouts:
         assert rollout.stop_reason in (StopReason.END, StopReason.LENGTH)
         assert versions.largest_gap(rollout, task) < TOLERANCE
-    counts = versions.engine.counts
-    # Random weights would be right for one token of 64.
-    assert 0.1 * counts.drafted_tokens < counts.accepted_tokens < counts.drafted_tokens
+
+
+async def test_a_model_accepts_its_own_drafts_and_few_of_another_version(
+    drafted_by_model: Versions,
+) -> None:
+    """At temperature 0: the likeliest token is drafted, and is the one that is sampled."""
+    versions = drafted_by_model
+    shares = []
+    for step in (1, 5):
+        await versions.apply(step)
+        before = versions.engine.counts
+        task = make_task(10 + step, random_prompt(9), LengthBudget(max_tokens=100), temperature=0.0)
+        await sample_all(versions, task, [None] * 4, [])
+        counts = versions.engine.counts
+        drafted = counts.drafted_tokens - before.drafted_tokens
+        accepted = counts.accepted_tokens - before.accepted_tokens
+        assert drafted >= 100
+        shares.append(accepted / drafted)
+    assert shares[0] > 0.95, "a tie may fall otherwise in another batch"
+    assert shares[1] < 0.5
+
+
+async def test_drafts_for_a_recurrent_model_are_refused(tmp_path: Path) -> None:
+    make_architecture(tmp_path / "model", "qwen3_next", max_length=512)
+    with pytest.raises(UserError, match="drafts for a model with recurrent layers"):
+        await Versions.start(with_drafts(small_run(tmp_path), NGRAM), tmp_path)
 
 
 async def test_rebuilt_kv_of_ngrams_is_marked_and_replayed(drafted_by_ngrams: Versions) -> None:

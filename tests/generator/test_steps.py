@@ -101,6 +101,28 @@ def test_sampled_tokens_are_counted_and_those_of_unfinished_requests_kept_apart(
     assert (observer.counts.sampled_tokens, observer.take_counts().inflight_tokens) == (7, 0)
 
 
+def test_accepted_drafts_are_counted_and_are_tokens_of_their_request() -> None:
+    observer = StepObserver([BLOCK])
+    observer.observe(scheduled({"a": 10, "b": 10}, new={"a": (10, 0), "b": (10, 0)}))
+    observer.take_in_sampled({"a": 1, "b": 1})
+    observer.step_ended(1.0)
+    observer.observe(
+        scheduled(
+            {"a": 4, "b": 1, "c": 6},
+            new={"c": (9, 3)},
+            cached={"a": (10, 1), "b": (10, 1)},
+            drafts={"a": [5, 6, 7]},
+        )
+    )
+    observer.take_in_sampled({"a": 3, "b": 1, "c": 1})
+    observer.step_ended(2.0)
+    counts = observer.take_counts()
+    assert (counts.drafted_tokens, counts.accepted_tokens) == (3, 2)
+    assert (counts.sampled_tokens, counts.inflight_tokens) == (7, 7)
+    # a got three and b one; c only began.
+    assert (counts.decode_tokens, counts.decode_seconds) == (2.0, 1.0)
+
+
 def test_a_preempted_request_is_counted_and_its_rebuild_told_once() -> None:
     observer = StepObserver([BLOCK])
     observer.observe(scheduled({"a": 10, "b": 10}, new={"a": (10, 0), "b": (10, 0)}))
@@ -294,6 +316,16 @@ def test_a_state_goes_on_from_the_block_before_a_gap() -> None:
     assert blocks.begin("a", ([0, 0, 3],), 12) == 4, (
         "the other one went on from the first state with newer weights"
     )
+
+
+def test_a_block_that_was_got_for_refused_drafts_is_filled_by_the_next_weights() -> None:
+    """Tokens 8 to 11 of a were drafts when the weights changed; b fills such a block itself."""
+    blocks = KvBlocks([4])
+    blocks.begin("a", ([1, 2, 3],), 0)
+    blocks.weights_changed({"a": 8})
+    blocks.preempt("a")
+    blocks.begin("b", ([1, 2, 4],), 8)
+    assert blocks.begin("a", ([1, 2, 4],), 12) == 12
 
 
 def test_the_decode_rate_knows_nothing_of_idle_time_and_prefill() -> None:

@@ -22,7 +22,7 @@ from rollcast.config.datasets import (
     Mixture,
     RowsDataset,
 )
-from rollcast.config.drafts import Drafts
+from rollcast.config.draft_rules import drafts_fit
 from rollcast.config.engine_arguments import EngineArguments
 from rollcast.config.environment_rules import environments_are_one
 from rollcast.config.episode_rules import episodes_fit
@@ -53,7 +53,7 @@ def broken_rules(config: RunConfig, *, to_start: bool = False) -> Iterator[Wrong
 
 def _contradictions(config: RunConfig) -> Iterator[Contradiction]:
     yield from _model_fits(config.model, config.recipe, config.generator.engine)
-    yield from _drafts_fit(config.model, config.recipe, config.generator.engine.speculative_config)
+    yield from drafts_fit(config.model, config.recipe, config.generator.engine.speculative_config)
     yield from _groups_fit_a_generator(config.generator, config.recipe, config.tasks)
     yield from with_prefix("recipe", recipe_is_one(config.recipe))
     yield from with_prefix("tasks.prompt_format", _prompt_format_is_one(config.tasks.prompt_format))
@@ -113,26 +113,6 @@ def _model_fits(model: Model, recipe: Recipe, engine: EngineArguments) -> Iterat
             "adapters of a base in 8 bits were never shown; remove it, or train every weight "
             "without model.lora",
             "model.lora",
-        )
-
-
-def _drafts_fit(model: Model, recipe: Recipe, drafts: Drafts | None) -> Iterator[Contradiction]:
-    if drafts is None:
-        return
-    field = "generator.engine.speculative_config"
-    if model.lora is not None:
-        yield (
-            field,
-            "drafts for a model with adapters have not been validated; remove it, or train every "
-            "weight without model.lora",
-            "model.lora",
-        )
-    if recipe.router_replay:
-        yield (
-            field,
-            "experts of drafted tokens have not been validated; remove it, or set "
-            "recipe.router_replay to false",
-            "recipe.router_replay",
         )
 
 

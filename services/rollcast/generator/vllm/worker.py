@@ -132,10 +132,15 @@ class GeneratorWorker:
         """Report to the observer how many drafts were accepted, which the scheduler's output does
         not have.
         """
+        from vllm.v1.outputs import AsyncModelRunnerOutput
+
         sample = self.model_runner.sample_tokens
 
         def sample_and_observe(*arguments: Any, **keywords: Any) -> Any:
             output = sample(*arguments, **keywords)
+            # vLLM's second model runner returns it while it is copied from the GPU.
+            if isinstance(output, AsyncModelRunnerOutput):
+                output = output.get_output()
             self.step_observer.take_in_sampled(
                 dict(zip(output.req_ids, map(len, output.sampled_token_ids), strict=True))
             )
