@@ -21,6 +21,7 @@ given minutes.
 - learner-0.6b, -1.7b, -4b: optimizer steps at the shapes of Qwen3, random weights: tokens/s, MFU,
   peak memory and the planner's; 4b with rollouts of up to 16k tokens. learner-4b-compiled: the same
   through torch.compile
+- speculation: rollouts with drafts, updates in flight: log-probs against their replay, acceptance
 - staging: weights to the staging buffers, between the card and the host, and into a generator's
   model
 - group: a process group of one for weights: construction, broadcast, abort, and a peer that never

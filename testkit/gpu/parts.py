@@ -47,6 +47,7 @@ PARTS: Mapping[str, Part] = {
     "system-episodes": Part("system_today", 210, starts_processes=True),
     "system-0.6b": Part("system", 160, starts_processes=True),
     "learner-1.7b": Part("learner", 200),
+    "speculation": Part("speculation", 240, starts_processes=True),
     "system-nccl": Part("system_nccl", 150, starts_processes=True),
     "staging": Part("staging", 30),
     "group": Part("group", 30),

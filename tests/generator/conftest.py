@@ -92,7 +92,7 @@ class Versions:
 
         engine_start.set_environment(config.generator)
         passed = engine_start.engine_arguments(config, "test") | arguments
-        passed["worker_extension_cls"] = "tests.generator.file_worker.FileWorker"
+        passed["worker_extension_cls"] = "tests.generator.failing_worker.FailingWorker"
         with pytest.MonkeyPatch.context() as patch, forked_engines():
             patch.setattr(engine_start, "engine_arguments", lambda config, name: passed)
             if is_compiled:

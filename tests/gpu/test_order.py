@@ -32,6 +32,7 @@ LATE = (
     "system-episodes",
     "system-0.6b",
     "learner-1.7b",
+    "speculation",
     "system-nccl",
     "staging",
     "group",
