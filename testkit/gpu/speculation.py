@@ -125,7 +125,7 @@ async def sample_row(
                 running.create_task(sampler.run())
             for number, version in enumerate(later, 1):
                 # Some rollouts end early: this many tokens are sampled while others go on.
-                await reach(engine, number * task.num_rollouts * max_tokens // 8)
+                await reach(engine, samplers, number * task.num_rollouts * max_tokens // 8)
                 await engine.update(version, "load_file", str(version_file(folder, version)))
         seconds = time.monotonic() - began
         await engine.observe()
@@ -142,10 +142,11 @@ async def sample_row(
     }
 
 
-async def reach(engine: Engine, num_tokens: int) -> None:
-    """Return when the engine has sampled this many tokens."""
-    await engine.observe()
+async def reach(engine: Engine, samplers: list[RolloutSampler], num_tokens: int) -> None:
+    """Return when this many tokens are sampled, or all rollouts have ended."""
     while engine.counts.sampled_tokens < num_tokens:
+        if all(sampler.finished for sampler in samplers):
+            return
         await asyncio.sleep(0.01)
         await engine.observe()
 
