@@ -18,7 +18,7 @@ DEVICES = 2
 START_SECONDS = 30.0
 STOP_SECONDS = 6.0
 EVALUATION_SECONDS = 36.0
-"""Of training between two evaluations: 0.02 device-hours."""
+"""Training between two evaluations: 0.02 device-hours."""
 
 
 class KilledError(BaseException):
@@ -105,7 +105,7 @@ def make_terms(num_arms: int, share: float, **changes: float) -> SweepTerms:
 def make_loop(
     arms: SimulatedArms, folder: Path, terms: SweepTerms, num_seeds: int = 1
 ) -> tuple[SweepLoop, list[str], list[SweepChoice]]:
-    """The loop as a new process begins it, what it reports, and its choices."""
+    """The loop as a new process begins it, its reports and choices."""
     folder.mkdir(exist_ok=True)
     lines: list[str] = []
     choices: list[SweepChoice] = []

@@ -183,9 +183,11 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedProgram
         yield programs
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ranks() -> Iterator[Ranks]:
-    """This process as the only rank: a process joins ranks once."""
+    """This process as the only rank, until the file's end: another file may join ranks of its own,
+    and a process is in one group at a time.
+    """
     from rollcast.trainer.learner.ranks import join_ranks
 
     joined = join_ranks(timeout_seconds=60, threads=1)

@@ -84,7 +84,7 @@ def write_files(folder: Path, sweep_folder: Path, *, tiny: bool) -> Path:
         base["tasks"]["evaluation"] |= {"num_prompts": 32, "every_steps": 2}
     (folder / "run.yaml").write_text(yaml.safe_dump(base))
     settings = (TINY if tiny else WHOLE) | {
-        "sweep": "sweep",
+        "sweep": "s",  # a run's name has room for little more than its three settings
         "base": "run.yaml",
         "folder": str(sweep_folder),
     }

@@ -45,6 +45,7 @@ from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.control.prompt_book import Books, PromptBook
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
+from rollcast.trainer.learner.whole_weights import gather_weights
 from rollcast.wire.version import PolicyVersion
 from testkit.replay import replay_logprobs
 from testkit.rollouts.examples import make_answer_group
@@ -93,7 +94,7 @@ class WatchedLearners(LearnerGroup):
 
     def stage(self, slot: int, version: PolicyVersion) -> None:
         super().stage(slot, version)
-        weights = self.gather_weights()()
+        weights = gather_weights(list(self.learner.policy.trained_weights()), self.ranks)()
         self.before_step(self, version.step)
         self.published[version] = {name: torch.from_numpy(row) for name, row in weights.items()}
 

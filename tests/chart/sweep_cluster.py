@@ -18,7 +18,7 @@ from typing import Any
 from tests.chart.rendering import NAMESPACE, Object, of_kind, one
 
 DRAIN_SECONDS = 0.1
-"""Pods are there this long after they were asked to go."""
+"""Pods are there this long after they were asked to go, unless a test says otherwise."""
 EVALUATION_SECONDS = 0.02
 
 
@@ -42,6 +42,7 @@ class SweptRelease:
         self.is_active = not self.trainer["spec"].get("suspend", False)
         self.is_queued = self.settings["data"]["queued"] == "true"
         self.left_at = 0.0
+        self.drain_seconds = DRAIN_SECONDS
         self.ceiling = ceiling
         self.seconds = 0.0
         self.last_tick = time.monotonic()
@@ -84,6 +85,8 @@ class SweepCluster:
         self.most_training = 0
         """Runs that had pods at the same time."""
         self.is_away = False
+        self.token_refused = False
+        """By the forecasters."""
         self.lock = threading.Lock()
 
     def __enter__(self) -> SweepCluster:
@@ -139,6 +142,8 @@ class SweepCluster:
 
     def forecast(self, path: str) -> tuple[int, Object]:
         _, _, _, run, question = path.split("/")
+        if self.token_refused:
+            return 401, {}
         release = self.releases[run]
         points = release.points(int(release.settings["data"]["devices"]))
         if question == "status":
@@ -169,14 +174,14 @@ class SweepCluster:
             if resource == "deployments/scale" and name == release.generator["metadata"]["name"]:
                 if body is not None:
                     if body["spec"]["replicas"] == 0 and release.replicas:
-                        release.left_at = time.monotonic() + DRAIN_SECONDS
+                        release.left_at = time.monotonic() + release.drain_seconds
                     release.replicas = body["spec"]["replicas"]
                 return 200, {"status": {"replicas": int(time.monotonic() < release.left_at)}}
         return 404, {}
 
     def _set_active(self, release: SweptRelease, *, active: bool) -> None:
         if release.is_active and not active:
-            release.left_at = time.monotonic() + DRAIN_SECONDS
+            release.left_at = time.monotonic() + release.drain_seconds
         release.is_active = active
 
     def _trainer(self, release: SweptRelease) -> Object:

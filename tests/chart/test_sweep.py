@@ -9,7 +9,7 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import yaml
 from rollcast.cli.sweep.arms import PlannedSweep, plan_sweep
 from rollcast.cli.sweep.run import run
 from rollcast.cli.sweep.values import full_name, load_plan, plan_as_json, sweep_account, values
+from rollcast.config.errors import UserError
 from rollcast.local.sweep.choice import SweepChoice
 from rollcast.local.sweep.cluster_api import ClusterApi
 from rollcast.local.sweep.cluster_runs import ClusterRuns
@@ -214,12 +215,21 @@ def test_an_api_server_that_is_away_for_a_while_ends_nothing(written: Path) -> N
     assert last.best is not None
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A worker of the test runner ignores SIGINT, which `interrupt_main` would then not raise."""
+    earlier_handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, earlier_handler)
+
+
 def interrupt_when_one_trains(cluster: SweepCluster) -> None:
     while not any(release.seconds > 0.05 for release in cluster.releases.values()):
         time.sleep(0.01)
     _thread.interrupt_main()
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_sweep_whose_pod_must_leave_pauses_its_run(written: Path) -> None:
     swept = ClusterSweep(written)
     with swept.cluster as cluster:
@@ -232,6 +242,56 @@ def test_a_sweep_whose_pod_must_leave_pauses_its_run(written: Path) -> None:
     assert last is not None
     assert last.best is not None
     assert last.best.arm == f"learning-rate-{RATES[1]}"
+
+
+def interrupt_when_one_ends(cluster: SweepCluster) -> None:
+    while not any(
+        release.seconds > 0.05 and not release.is_active for release in cluster.releases.values()
+    ):
+        time.sleep(0.01)
+    _thread.interrupt_main()
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_a_sweep_that_is_stopped_while_pods_end_counts_the_slice_and_lets_them_end(
+    written: Path,
+) -> None:
+    swept = ClusterSweep(written)
+    for release in swept.cluster.releases.values():
+        release.drain_seconds = 1.0
+    with swept.cluster as cluster:
+        threading.Thread(target=interrupt_when_one_ends, args=(cluster,)).start()
+        last, ledger = swept.run()
+        assert last is None
+        assert ledger.open_slice is None
+        ends = [line for line in ledger.lines if line.event == "end"]
+        assert [line.ending for line in ends] == [SliceEnding.INTERRUPTED]
+        assert ledger.device_hours > 0
+        last, _ = swept.run()
+    assert last is not None
+    assert cluster.most_training == 1
+
+
+def test_a_suspended_run_of_a_killed_sweep_counts_until_its_last_evaluation(written: Path) -> None:
+    swept = ClusterSweep(written)
+    item = swept.sweep.planned[0]
+    with swept.cluster as cluster, ClusterApi(cluster.url, swept.folder) as api:
+        runs = ClusterRuns(api, {item.config.run: full_name(item.config.run)})
+        assert runs.last_sign(item) == 0.0
+        cluster.releases[full_name(item.config.run)].seconds = 1.0
+        assert runs.last_sign(item) == pytest.approx(time.time(), abs=60)
+
+
+def test_a_token_that_forecasters_refuse_ends_the_sweep_in_a_sentence(written: Path) -> None:
+    swept = ClusterSweep(written)
+    swept.cluster.token_refused = True
+    with swept.cluster, pytest.raises(UserError, match=r"401.*ROLLCAST_HTTP_TOKEN"):
+        swept.run()
+
+
+def test_a_sweep_file_is_no_plan_of_a_job(written: Path) -> None:
+    with pytest.raises(UserError, match="leave out --cluster"):
+        load_plan(written.parent / "sweep.yaml")
 
 
 def test_the_command_of_the_job_answers_from_ledger_and_forecasters(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +15,15 @@ from rollcast.trainer.learner.ranks import Ranks
 from testkit.tiny_model import make_tiny_model
 from testkit.trainer.recorded_run import make_recorded_run, recorded_config
 from tests.cli.command import process, refusal
+from tests.documents.documented import ROOT, commands
+
+DOCUMENTED = sorted(
+    {
+        command.words
+        for command in commands(ROOT / "docs" / "how-to" / "replay.md")
+        if command.words[:2] == ("rollcast", "replay") and "--step" in command.words
+    }
+)
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +33,20 @@ def run(tmp_path_factory: pytest.TempPathFactory, ranks: Ranks) -> Path:
     config = recorded_config(folder / "model", folder, steps=2)
     make_recorded_run(config, ranks)
     return config.run_folder
+
+
+@pytest.mark.parametrize("words", DOCUMENTED, ids=" ".join)
+def test_a_documented_command_replays(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """With a step and a group that this run has."""
+    bundle = rollcast.load_step(run / "recorded" / "step-2")
+    known = {"runs/demo": run, "40": "2", "1203": bundle.groups[0].sequence}
+    (tmp_path / "other.py").write_text("def f(inputs):\n    return 2 * inputs.logprobs\n")
+    monkeypatch.chdir(tmp_path)
+    done = process(*(known.get(word, word) for word in words[1:]))
+    assert done.returncode == 0, done.stderr
+    assert "generator" in done.stdout
 
 
 def test_a_step_is_replayed_and_another_recipe_compared(run: Path) -> None:
@@ -43,6 +69,7 @@ def test_a_mistake_is_one_sentence(run: Path, tmp_path: Path) -> None:
     assert "no step is recorded; set record.every_steps" in refusal(
         "replay", str(tmp_path), "--step", "1"
     )
+    assert "there is no such folder" in refusal("replay", str(tmp_path / "nowhere"), "--step", "1")
 
 
 def test_a_step_opens_in_python(run: Path, tmp_path: Path) -> None:
@@ -52,3 +79,40 @@ def test_a_step_opens_in_python(run: Path, tmp_path: Path) -> None:
     assert bundle.groups[0].rollouts[0].token_ids.dtype == "int32"
     with pytest.raises(rollcast.InputError, match="give the folder of a recorded step"):
         rollcast.load_step(tmp_path)
+
+
+def change(record: Any, *place: str | int, value: Any) -> str:
+    """The record with another value at one place, as text."""
+    *parents, last = place
+    part = record
+    for parent in parents:
+        part = part[parent]
+    part[last] = value
+    return json.dumps(record)
+
+
+CHANGES: dict[str, Callable[[Any], str]] = {
+    "deep": lambda record: "[" * 100_000 + "]" * 100_000,
+    "short": lambda record: '{"run": "x"}',
+    "rollout": lambda record: change(record, "sequences", 0, "rollout", value=99),
+    "negative": lambda record: change(record, "sequences", 0, "group", value=-1),
+    "tasks": lambda record: change(record, "tasks", value=[]),
+    "nothing": lambda record: change(record, "sequences", value=[]),
+    "figure": lambda record: change(record, "figures", "loss", value="x"),
+    "span": lambda record: change(
+        record, "groups", 0, "rollouts", 0, "version_spans", 0, "end", value=10**9
+    ),
+    "mask": lambda record: change(
+        record, "sequences", 0, "loss_mask", value={"array": "groups.0.prompt_token_ids"}
+    ),
+}
+
+
+@pytest.mark.parametrize("changed", CHANGES)
+def test_a_step_that_contradicts_itself_is_refused(run: Path, tmp_path: Path, changed: str) -> None:
+    folder = tmp_path / "step-2"
+    shutil.copytree(run / "recorded" / "step-2", folder)
+    record = json.loads((folder / "step.json").read_text())
+    (folder / "step.json").write_text(CHANGES[changed](record))
+    with pytest.raises(rollcast.InputError, match="is damaged"):
+        rollcast.load_step(folder)

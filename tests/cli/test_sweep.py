@@ -105,7 +105,16 @@ def test_arms_and_recipes_are_arms_too(tmp_path: Path) -> None:
         ({"recipes": ["qwen-dap"]}, "recipe 'qwen-dap': does not ship; choose qwen-dapo"),
         ({"grid": {"recipe.optimzer.learning_rate": [1, 2]}}, "recipe.optimzer"),
         ({"grid": {"recipe.optimizer.learning_rate": [1.0e-5, 2.0]}}, "learning_rate = 2.0"),
-        ({"grid": {"seed": list(range(101))}}, "makes 101 arms; `arms`, `grid`"),
+        ({"grid": {"recipe.prompts_per_step": list(range(51))}}, "makes 102 runs (arms: 51, seeds"),
+        ({"grid": {"seed": [1, 2]}}, "seed-1 sets seed, which the sweep sets for each run"),
+        ({"arms": [{"name": "a", "settings": {"budget.steps": 9}}]}, "a sets budget, which"),
+        ({"arms": [{"name": "a", "settings": {"recipe": {1: 2}}}]}, "recipe.1 is not a setting"),
+        (
+            {"arms": [{"name": "a", "settings": {"recipe.loss": "x", "recipe.loss.clip_low": 1}}]},
+            "a: recipe.loss.clip_low is not a setting",
+        ),
+        ({"sweep": "t" * 40}, "longer than 18 characters; give its settings under `arms`"),
+        ({"budget": {"device_hours": 0.1}}, "0.1 device-hours are less than one slice, 0.1 of 2;"),
         ({"grid": {"recipe.prompts_per_step": [8, 8]}}, "prompts-per-step-8 names two arms"),
         ({"slice": 2}, "slice = 2"),
         ({"pause_below": 1}, "pause_below = 1"),
@@ -117,6 +126,29 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, change: dict[str, Any], sente
         plan_sweep(written(tmp_path, **change))
     assert sentence in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_dotted_and_nested_settings_of_one_section_add_up(tmp_path: Path) -> None:
+    settings = {
+        "recipe.optimizer.learning_rate": 1.0e-6,
+        "recipe": {"optimizer": {"warmup_steps": 3}},
+    }
+    sweep = plan_sweep(written(tmp_path, arms=[{"name": "both", "settings": settings}]))
+    (both,) = [item for item in sweep.planned if item.config.run == "tiny-both-s0"]
+    optimizer = both.config.recipe.optimizer
+    assert (optimizer.learning_rate, optimizer.warmup_steps) == (1e-6, 3)
+
+
+def test_the_sweep_of_the_guide_and_one_of_three_settings_are_accepted(tmp_path: Path) -> None:
+    (tmp_path / "my-run.yaml").write_text(yaml.safe_dump(RUN_FILE))
+    guide = Path("docs/how-to/sweep.md").read_text().partition("```yaml\n")[2].partition("```")[0]
+    (tmp_path / "guide.yaml").write_text(guide)
+    assert len(plan_sweep(tmp_path / "guide.yaml").planned) == 16
+    grid = SWEEP["grid"] | {
+        "recipe.optimizer.learning_rate": [8.0e-6, 3.2e-5],
+        "recipe.rollouts_per_prompt": [4, 16],
+    }
+    assert len(plan_sweep(written(tmp_path, sweep="s", grid=grid)).planned) == 16
 
 
 def test_a_target_is_needed(tmp_path: Path) -> None:

@@ -79,7 +79,9 @@ def test_two_arms_of_one_name_are_seeds_of_one_arm(monkeypatch: pytest.MonkeyPat
             json.dumps(QUESTION | {"arms": QUESTION["arms"][:1]}),
             "arms: Tuple should have at least 2",
         ),
-        (json.dumps(QUESTION | {"end": 0}), "end: Input should be greater than 0"),
+        (json.dumps(QUESTION | {"end": 0}), "end: Input should be greater than"),
+        (json.dumps(QUESTION | {"end": 1e-300}), "end: Input should be greater than"),
+        (json.dumps(QUESTION | {"budget_left": 1e300}), "budget_left: Input should be less than"),
         (json.dumps(QUESTION | {"prior": "/nowhere"}), "/nowhere: is no prior"),
     ],
 )

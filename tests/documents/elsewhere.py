@@ -94,6 +94,8 @@ ELSEWHERE = (
         "test_an_evaluation_that_was_made_twice_is_one_point", ("read_curve(url",)),
     Elsewhere("rollcast ablate", "tests/system/test_ablate.py",
         "test_a_set_is_stopped_by_ctrl_c_and_continued_to_its_table", ('"ablate"', "--without")),
+    Elsewhere("rollcast replay", "tests/cli/test_replay.py", "test_a_documented_command_replays",
+        ("replay.md", "DOCUMENTED")),
     Elsewhere("rollcast sweep run", "tests/system/test_sweep.py",
         "test_a_sweep_is_stopped_killed_and_continued_to_its_answer", ('"sweep", "run"', "--plot")),
     Elsewhere("rollcast sweep decide", "tests/cli/test_sweep_decide.py",

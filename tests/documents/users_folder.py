@@ -72,7 +72,8 @@ def make_shared(folder: Path, curves: Iterable[str]) -> Path:
     ):
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(settings))
     sweep: dict[str, Any] = {"sweep": "rates", "base": "my-run.yaml", "budget": {"runs": 1}}
-    sweep |= {"grid": {"seed": [1, 2]}, "target_device_hours": 1}
+    rates = {"recipe.optimizer.learning_rate": [1e-5, 2e-5]}
+    sweep |= {"grid": rates, "target_device_hours": 1}
     (folder / "sweep.yaml").write_text(yaml.safe_dump(sweep))
     for number, name in enumerate(RUNS):
         _write_run(folder / "runs" / name, name, number)

@@ -4,15 +4,18 @@ survives deaths, signals and kills.
 
 from __future__ import annotations
 
+import time
 from itertools import groupby
 from pathlib import Path
 
 import pytest
 
 from rollcast.config.errors import UserError
-from rollcast.local.sweep.choice import BUDGET_SPENT
+from rollcast.local.ablation import PlannedRun
+from rollcast.local.sweep.choice import BUDGET_SPENT, SweepChoice, choose
 from rollcast.local.sweep.ledger import SweepLedger
 from rollcast.runfolder.sweep_records import SliceEnding
+from rollcast.scaling.law.curve import Curve
 from testkit.simulated_arms import (
     DEVICES,
     EVALUATION_SECONDS,
@@ -22,6 +25,7 @@ from testkit.simulated_arms import (
     SimulatedArms,
     make_loop,
     make_terms,
+    plan_arms,
 )
 from testkit.small_disk import fill, small_disk
 
@@ -89,6 +93,17 @@ def test_an_arm_without_a_chance_is_paused_and_resumed_when_the_leader_falls(
     assert choice.run.variant.name == "other"
 
 
+def test_many_arms_all_get_a_reading_before_one_is_paused(tmp_path: Path) -> None:
+    """Of 30 arms none has a chance of .05 at the beginning."""
+    arms = SimulatedArms({f"a{number}": 0.3 + 0.01 * number for number in range(30)})
+    loop, _, _ = make_loop(arms, tmp_path, make_terms(30, 0.3, least_gain=0.001))
+    last = loop.run()
+    assert len(arms.readings) == 30
+    assert last is not None
+    assert last.best is not None
+    assert arms.ceilings[last.best.arm] > 0.5
+
+
 def test_a_dead_arm_is_tried_once_again_and_left_out_with_its_reason(tmp_path: Path) -> None:
     arms = SimulatedArms(CEILINGS)
     arms.deaths = {"s-high": 2, "s-low": 1}
@@ -153,6 +168,39 @@ def test_a_killed_sweep_closes_its_slice_and_goes_on(tmp_path: Path, evaluations
     assert ledger.num_skipped == 1
 
 
+def test_a_killed_slice_counts_until_the_last_sign_of_its_run(tmp_path: Path) -> None:
+    class LeftTraining(SimulatedArms):
+        def last_sign(self, item: PlannedRun) -> float:
+            return time.time() + 180.0
+
+    arms = LeftTraining(CEILINGS)
+    arms.kill_after = 3
+    terms = make_terms(4, 0.5)
+    loop, _, _ = make_loop(arms, tmp_path, terms)
+    with pytest.raises(KilledError):
+        loop.run()
+    before = arms.now_seconds
+    resumed, _, _ = make_loop(arms, tmp_path, terms)
+    last = resumed.run()
+    assert last is not None
+    counted = 180.0 + arms.now_seconds - before
+    assert last.spent == pytest.approx(counted * DEVICES / 3600.0, abs=0.01)
+
+
+def test_runs_a_thousandth_below_the_target_have_reached_it(tmp_path: Path) -> None:
+    """Else such a run would be chosen again each second, its goal reached already."""
+    curves = {run: Curve.from_points([0.2, 0.9995], [0.1, 0.5]) for run in ("s-a", "s-b")}
+    choice = choose(
+        make_terms(2, 2.0, pause_below=0.0),
+        plan_arms(tmp_path, ["a", "b"]),
+        curves,
+        spent_device_hours=2.1,
+        pause_device_hours=0.0,
+    )
+    assert choice.run is None
+    assert choice.reason == "every arm that may run has reached the target"
+
+
 def test_seeds_of_an_arm_share_its_chance(tmp_path: Path) -> None:
     arms = SimulatedArms({"high": 0.8, "low": 0.3})
     loop, _, _ = make_loop(arms, tmp_path, make_terms(4, 0.4), num_seeds=2)
@@ -170,6 +218,30 @@ def test_a_choice_worth_more_than_a_slice_ends_the_sweep(tmp_path: Path) -> None
     assert last is not None
     assert "less than 0.01" in last.reason
     assert last.spent < 1.5
+
+
+def test_a_sweep_goes_on_while_longer_slices_would_gain_enough(tmp_path: Path) -> None:
+    """The next slice is chosen by its gain for its compute; that gain alone may be below the
+    least.
+    """
+    curves = {
+        f"s-{name}": Curve.from_points([0.1, 0.2, 0.3], rates)
+        for name, rates in (("a", [0.2, 0.3, 0.35]), ("b", [0.25, 0.29, 0.31]))
+    }
+
+    def choose_with(least_gain: float) -> SweepChoice:
+        return choose(
+            make_terms(2, 1.0, pause_below=0.0, least_gain=least_gain),
+            plan_arms(tmp_path, ["a", "b"]),
+            curves,
+            spent_device_hours=0.6,
+            pause_device_hours=0.0,
+        )
+
+    gain = choose_with(0.0).gain
+    assert choose_with(0.0).goal == pytest.approx(0.35), "whatever is planned, one slice is given"
+    assert choose_with(1.01 * gain).run is not None
+    assert choose_with(1.0).run is None
 
 
 def test_a_full_disk_ends_the_sweep_in_a_sentence_and_leaves_the_ledger_whole(
@@ -198,7 +270,7 @@ def test_a_full_disk_ends_the_sweep_in_a_sentence_and_leaves_the_ledger_whole(
 def test_an_ended_sweep_goes_on_with_a_larger_budget(tmp_path: Path) -> None:
     arms = SimulatedArms(CEILINGS)
     for share in (0.2, 0.4):
-        loop, _, _ = make_loop(arms, tmp_path, make_terms(4, share))
+        loop, _, _ = make_loop(arms, tmp_path, make_terms(4, share, pause_below=0.0))
         last = loop.run()
         assert last is not None
         assert last.spent == pytest.approx(4 * share, abs=0.05)

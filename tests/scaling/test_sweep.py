@@ -178,6 +178,18 @@ def test_no_slice_is_planned_beyond_the_budget_or_the_end() -> None:
     assert (decision.run, decision.share <= 0.1) == (1, True)
 
 
+def test_a_target_far_below_the_readings_makes_few_bins() -> None:
+    """A user may lower the target of a sweep that goes on."""
+    readings = [(float(x), 0.3 + 0.001 * x, None) for x in range(1, 65)]
+    binned = bin_readings(SweepState([SweepRun("a", 1.0, readings)], 1.0, 1.0))
+    means = {
+        (round(x, 1), round(y, 4)) for x, y in zip(binned.share, binned.pass_rate, strict=True)
+    }
+    assert len(binned.run) == 7
+    assert {(1.0, 0.301), (2.5, 0.3025), (64.0, 0.364)} <= means
+    assert binned.num_averaged.sum() == 64
+
+
 def test_an_arm_far_behind_gets_nothing_and_its_chance_is_small() -> None:
     ahead = [(float(k), 0.7 + 0.001 * k, 0.01) for k in range(1, 11)]
     behind = [(float(k), 0.1, 0.01) for k in range(1, 11)]

@@ -1,14 +1,16 @@
 """Steps of a learner that a recorder keeps, without a controller. Run as a process: one rank of
 two.
 
-python -m tests.trainer.recorded_steps MODEL RUN_FOLDER        with torchrun's environment variables
+python -m tests.trainer.recorded_steps MODEL FOLDER [slow]    with torchrun's environment variables
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from threading import Event
 
 from rollcast.config.run import RunConfig
 from rollcast.rollouts.records import GradingStatus, PromptTask, RolloutGroup
@@ -42,7 +44,7 @@ def find_task(group: RolloutGroup) -> PromptTask:
 
 
 def make_recorder(config: RunConfig, learners: LearnerGroup, exporter: Exporter) -> StepRecorder:
-    return StepRecorder(config, learners, exporter, find_task, max_staleness=8)
+    return StepRecorder(learners, exporter, find_task, max_staleness=8)
 
 
 def graded_groups(seed: int) -> list[RolloutGroup]:
@@ -63,8 +65,18 @@ def record_steps(
         recorder.end(learners.update(sequences))
 
 
+@contextmanager
+def slow_disk(recorder: StepRecorder) -> Iterator[None]:
+    """The disk takes nothing until the end, and the weights of one version fill what may wait."""
+    recorder._weight_bytes = 2 << 30
+    is_over = Event()
+    recorder._submit("steps", 0, is_over.wait)
+    yield
+    is_over.set()
+
+
 def main() -> None:
-    model, folder = sys.argv[1:]
+    model, folder, *slow = sys.argv[1:]
     config = recording_config(Path(model), Path(folder))
     ranks = join_ranks(timeout_seconds=30, threads=1)
     learners = LearnerGroup.build(config, ranks)
@@ -72,7 +84,8 @@ def main() -> None:
         assert learners.follow() is TrainerEnding.FINISHED
     else:
         recorder = make_recorder(config, learners, Exporter("test"))
-        record_steps(config, learners, recorder, range(2))
+        with slow_disk(recorder) if slow else nullcontext():
+            record_steps(config, learners, recorder, range(4 if slow else 2))
         recorder.close()
         learners.stop(TrainerEnding.FINISHED)
     ranks.leave()

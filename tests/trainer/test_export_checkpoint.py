@@ -9,9 +9,9 @@ import pytest
 import torch
 import transformers
 
-from rollcast.cli.show import load_run_settings
 from rollcast.config.errors import UserError
 from rollcast.config.resolved import write_resolved
+from rollcast.runfolder.files import RUN_FILE
 from rollcast.runfolder.records import EvaluationRecord, as_json
 from rollcast.trainer.export_checkpoint import export_checkpoint
 from rollcast.trainer.learner.group import LearnerGroup
@@ -63,12 +63,17 @@ def test_the_best_is_exported_as_it_was(trained: tuple[Path, Path], tmp_path: Pa
     answered = rollcast("model", "export", run, "--folder", folder)
     assert answered.stdout == f"the model of step 1 is in {folder}\n", answered.stderr
     check_same(folder, models / "model-1")
+    again = rollcast("model", "export", run, "--folder", folder, "--step", "2")
+    assert again.returncode == 0
+    assert again.stdout == (
+        f"{folder} is there already and is left unchanged; name another --folder\n"
+    )
+    check_same(folder, models / "model-1")
 
 
 def test_another_is_exported(ranks: Ranks, trained: tuple[Path, Path], tmp_path: Path) -> None:
     run, models = trained
-    config = load_run_settings(run)
-    export_checkpoint(config, run / "checkpoints" / "1.2", tmp_path / "second", ranks)
+    export_checkpoint(run / RUN_FILE, run / "checkpoints" / "1.2", tmp_path / "second", ranks)
     check_same(tmp_path / "second", models / "model-2")
 
 
@@ -80,6 +85,7 @@ def test_a_torn_checkpoint_is_one_sentence_and_leaves_nothing(
     assert isinstance(path, Path)
     (data,) = path.glob("*.distcp")
     data.write_bytes(data.read_bytes()[:-1])
+    write_resolved(config, tmp_path / RUN_FILE)
     with pytest.raises(UserError, match=r"^checkpoint .* cannot be read"):
-        export_checkpoint(config, path, tmp_path / "out", ranks)
+        export_checkpoint(tmp_path / RUN_FILE, path, tmp_path / "out", ranks)
     assert not (tmp_path / "out").exists()

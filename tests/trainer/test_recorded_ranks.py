@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -31,3 +32,17 @@ def test_two_ranks_record_what_one_repeats(
         assert own.largest is not None
         assert own.largest < 1e-4
         assert comparisons["trainer", "kept weights"].state == "agrees", "whole tensors"
+
+
+def test_a_slow_disk_keeps_no_rank_waiting(
+    trainers: ForkedPrograms, untied_model: Path, tmp_path: Path
+) -> None:
+    run_ranks(trainers, tmp_path, "tests.trainer.recorded_steps", untied_model, tmp_path, "slow")
+    folder = tmp_path / "test" / "recorded"
+    bundles = [load_step(folder / f"step-{number}") for number in range(1, 5)]
+    assert [str(version) for version in bundles[0].kept_versions] == ["1.0"]
+    for bundle, following in pairwise(bundles):
+        assert bundle.digests_after == following.digests_before, "of all ranks"
+        for item in bundle.sequences:
+            assert item.logprobs is not None
+            assert item.logprobs.all(), "the other rank's too"

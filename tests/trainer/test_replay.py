@@ -27,7 +27,7 @@ from rollcast.rollouts.records import GradingStatus, KvMark, RolloutGroup, Versi
 from rollcast.trainer.learner import batch as learner_batch
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.whole_weights import array_digest
-from rollcast.trainer.replay.comparison import Comparison, ReplayReport
+from rollcast.trainer.replay.comparison import RecordCheck, ReplayReport
 from rollcast.trainer.replay.program import replay
 from rollcast.trainer.replay.recorded_batch import RecordedBatch
 from testkit.system.audit import read_lines
@@ -63,7 +63,7 @@ def step(run: Path, number: str = "3") -> StepBundle:
     return load_step(find_step(run, number))
 
 
-def differing(report: ReplayReport) -> list[Comparison]:
+def differing(report: ReplayReport) -> list[RecordCheck]:
     return [item for item in report.comparisons if item.state == "disagrees"]
 
 
@@ -348,3 +348,15 @@ def test_a_bundle_that_is_none_or_damaged_is_one_sentence(make: Make, tmp_path: 
     with pytest.raises(UserError, match="is damaged"):
         load_step(bundle.path)
     assert [entry.step for entry in RecordedIndex.read(run).steps] == [1, 2, 3]
+
+
+def test_a_recipe_that_needs_more_than_the_record_is_said(make: Make, ranks: Ranks) -> None:
+    bundle = step(make(record={"weights": "none"}))
+    for setting in ("recipe.kl.coefficient=0.1", "recipe.zero_variance_filter=false"):
+        answer = replay(bundle, ranks, settings=[setting]).counterfactual
+        assert answer is not None
+        assert any("which are not recorded" in reason for reason in answer["not_checked"]), setting
+    answer = replay(bundle, ranks, settings=["recipe.loss.ratio_max=0.5"]).counterfactual
+    assert answer is not None
+    pair = answer["figures"]["ratios_clipped_high"]
+    assert pair["other"] > pair["recorded"], "more ratios are cut"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.replay.program import replay
 from testkit.tiny_model import make_tiny_model
 from testkit.trainer.recorded_run import make_recorded_run, recorded_config
-from tests.trainer.recorded_steps import make_recorder, record_steps, recording_config
+from tests.trainer.recorded_steps import make_recorder, record_steps, recording_config, slow_disk
 
 Kept = list[tuple[str, list[str]]]
 
@@ -106,8 +107,8 @@ def test_a_curve_that_breaks_keeps_the_newest_steps(
         rate = 0.1 + 0.05 * number if number < 12 else max(0.02, 0.65 - 0.2 * (number - 11))
         point = EvaluationRecord(1, 10 * number, rate, 0.1 * number, standard_error=0.01)
         append_line(config.run_folder / "evaluations.jsonl", as_json(point))
-    recorder.evaluated()
-    recorder.evaluated()
+    recorder.note_evaluation()
+    recorder.note_evaluation()
     recorder.close()
     assert kept(config.run_folder) == [("step-1", []), ("step-2", ["broken"])], "once"
 
@@ -174,6 +175,67 @@ def test_a_disk_that_refuses_is_counted_and_ends_no_run(
         for item in parse_page(exporter.render().decode())
     }
     assert page["rollcast_recorder_dropped_total", "disk"] == 3, "folder, weights, step"
+
+
+def test_steps_are_kept_while_weights_wait_for_a_slow_disk(
+    untied_model: Path, tmp_path: Path, ranks: Ranks
+) -> None:
+    config = recording_config(untied_model, tmp_path)
+    learners = LearnerGroup.build(config, ranks)
+    exporter = Exporter("test")
+    recorder = make_recorder(config, learners, exporter)
+    with slow_disk(recorder):
+        record_steps(config, learners, recorder, range(3))
+    recorder.close()
+    assert [name for name, _ in kept(config.run_folder)] == ["step-1", "step-2", "step-3"]
+    for number in (1, 2, 3):
+        assert load_step(config.run_folder / "recorded" / f"step-{number}").digests_after
+    page = {
+        (item.name, item.labels.get("reason")): item.value
+        for item in parse_page(exporter.render().decode())
+    }
+    assert page["rollcast_recorder_dropped_total", "slow_disk"] == 2, "weights of two versions"
+
+
+def test_a_full_disk_keeps_nothing_half_written(
+    untied_model: Path, tmp_path: Path, ranks: Ranks
+) -> None:
+    config = recording_config(untied_model, tmp_path)
+    learners = LearnerGroup.build(config, ranks)
+    folder = config.run_folder / "recorded"
+    recorder = make_recorder(config, learners, Exporter("test"))
+    record_steps(config, learners, recorder, range(1))
+    recorder.close()
+    names = {str(path.relative_to(folder)) for path in folder.rglob("*")}
+    recorder = make_recorder(config, learners, Exporter("test"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 10, hard))  # bytes of a file
+    try:
+        record_steps(config, learners, recorder, range(1, 2))
+        recorder.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert {str(path.relative_to(folder)) for path in folder.rglob("*")} == names
+
+
+def test_steps_outlive_a_list_that_cannot_be_read(
+    untied_model: Path, tmp_path: Path, ranks: Ranks
+) -> None:
+    config = recording_config(untied_model, tmp_path, weights="step")
+    learners = LearnerGroup.build(config, ranks)
+    for steps in (range(2), range(2, 3)):
+        recorder = make_recorder(config, learners, Exporter("test"))
+        record_steps(config, learners, recorder, steps)
+        recorder.close()
+        before = RecordedIndex.read(config.run_folder).steps
+        (config.run_folder / "recorded" / "index.json").write_text('{"steps": 3}')
+    make_recorder(config, learners, Exporter("test")).close()
+    recorder = make_recorder(config, learners, Exporter("test"))
+    record_steps(config, learners, recorder, range(3, 4))
+    recorder.close()
+    after = RecordedIndex.read(config.run_folder).steps
+    assert after[:3] == before
+    assert [entry.name for entry in after] == [f"step-{number}" for number in range(1, 5)]
 
 
 def test_settings_that_record_nothing_are_off() -> None:

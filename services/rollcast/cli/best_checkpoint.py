@@ -1,6 +1,7 @@
 """`rollcast show RUN --best`: the best of the kept checkpoints, and what to do with it."""
 
 import json
+import shlex
 from pathlib import Path
 
 import typer
@@ -16,7 +17,9 @@ def print_best(run: Path, *, as_json: bool) -> None:
     levels = kept_levels.levels
     step = levels.steps[levels.best]
     way = kept_levels.kept.way_to(step)
-    export = f"rollcast model export {run} --step {step} --folder best"
+    export = shlex.join(
+        ["rollcast", "model", "export", str(run), "--step", str(step), "--folder", "best"]
+    )
     rows = kept_levels.rows
     if as_json:
         row = rows[levels.best]

@@ -128,7 +128,9 @@ def export(
 
     config = load_run_settings(run)
     with _alone(folder) as there:
-        if not there:
+        if there:  # by now another checkpoint may be the best one
+            typer.echo(f"{folder} is there already and is left unchanged; name another --folder")
+        else:
             exported_step = export_checkpoint(config, step, folder)
             typer.echo(f"the model of step {exported_step} is in {folder}")
 

@@ -20,7 +20,8 @@ class NamedArm(Settings):
     """Name of the arm, part of its runs' names."""
     settings: dict[str, Any]
     """Settings as a run file nests them, or dotted: `recipe.optimizer.learning_rate: 1.0e-5`. A
-    mapping with a `kind` replaces the base's."""
+    mapping with a `kind` replaces the base's. `run`, `folder`, `seed`, `budget` and `stop_when` are
+    the sweep's."""
 
 
 class SweepBudget(Settings):
@@ -51,7 +52,8 @@ class SweepFile(Settings):
     """Recipes of `rollcast recipe list`, or run files, tried on the base as `rollcast ablate
     --recipe` does."""
     seeds: Annotated[int, Field(ge=1, le=100)] = 1
-    """Runs of each arm. They begin with the base's `seed` and share a law."""
+    """Runs of each arm. They begin with the base's `seed` and share a law. All arms together have
+    100 runs at most."""
     target_device_hours: Annotated[float, Field(gt=0)] | None = None
     """Compute of one run, start-ups left out, at which the arms are compared: the compute at which
     the winner will be used. None = `budget.device_hours` of the run file."""
@@ -66,7 +68,8 @@ class SweepFile(Settings):
     pause and a resume, so that pauses take at most a tenth of the compute. 0 = `slice` is kept."""
     pause_below: Annotated[float, Field(ge=0, lt=1)] = 0.05
     """Chance to be the best at the target below which an arm is paused. It is resumed if the chance
-    rises above it again. 0 = the policy alone decides. 0.05 is the usual level of a test."""
+    rises above it again. 0 = the policy alone decides. 0.05 is the usual level of a test. With more
+    than ten arms the bound is half an equal share of the chance, if that is less."""
     least_gain: Annotated[float, Field(ge=0, le=1)] = 0.001
     """Pass rate. The sweep ends when the best further slices are expected to raise the level of the
     chosen arm at the target by less. 0 = the whole budget is spent. 0.001 is less than any

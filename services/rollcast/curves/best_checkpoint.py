@@ -70,7 +70,7 @@ class KeptLevels:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each checkpoint; `reading` is None if it was not evaluated."""
+        """A row for each checkpoint. `reading` is None before its evaluation."""
         levels = self.levels
         names = ("level", "low", "high")
         return [

@@ -314,7 +314,7 @@ class SamplesAnswer(Answer):
     evaluations: list[SamplesRecord]
     """Newest first. Empty for a run whose folder this forecaster does not have."""
     run_folder: str = ""
-    """Where the forecaster sees the run's folder. Empty = it does not have it."""
+    """The run's folder as the forecaster sees it; empty = it cannot."""
     recorded_steps: list[int] = []
     """Steps that the flight recorder kept, which `rollcast replay` computes again."""
 

@@ -164,7 +164,7 @@ def apply_change(base: RunConfig, change: Mapping[str, Any], source: str) -> Run
 
     Raises UserError, beginning with `source`, if they clash.
     """
-    return parse_run_config(_merge_settings(plain(base), change), source=source)
+    return parse_run_config(merge_settings(plain(base), change), source=source)
 
 
 def is_same_in_effect(first_config: RunConfig, second_config: RunConfig) -> bool:
@@ -233,12 +233,12 @@ def left_behind(recipe: Recipe, base: Recipe, *, is_published: bool) -> dict[str
     }
 
 
-def _merge_settings(settings: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+def merge_settings(settings: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(settings)
     for name, value in change.items():
         old = merged.get(name)
         if isinstance(value, Mapping) and isinstance(old, dict) and "kind" not in value:
-            merged[name] = _merge_settings(old, value)
+            merged[name] = merge_settings(old, value)
         else:
             merged[name] = value
     return merged

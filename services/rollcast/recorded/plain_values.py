@@ -9,6 +9,7 @@ versions, numbers, texts and arrays.
 
 from __future__ import annotations
 
+import time
 import types
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -19,9 +20,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
+from rollcast.recorded.array_file import Arrays
 from rollcast.wire.version import PolicyVersion
-
-Arrays = dict[str, NDArray[Any]]
 
 
 def to_plain(value: Any, name: str, arrays: Arrays) -> Any:
@@ -34,6 +34,8 @@ def to_plain(value: Any, name: str, arrays: Arrays) -> Any:
     if isinstance(value, Enum):
         return value.value
     if is_dataclass(value):
+        # A trainer's step may wait for the interpreter.
+        time.sleep(0)
         return {
             item.name: to_plain(getattr(value, item.name), f"{name}.{item.name}", arrays)
             for item in fields(value)

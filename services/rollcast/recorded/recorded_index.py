@@ -68,6 +68,8 @@ def find_step(run_folder: Path, step: str) -> Path:
     """Folder of a recorded step: "12", or "12-skipped" and "12-failed" for an update that made
     none. Raises UserError if it is not there.
     """
+    if not run_folder.is_dir():
+        raise UserError(f"RUN = {run_folder}: there is no such folder; give that of a run")
     folder = run_folder / RECORDED
     candidates = [folder / f"step-{step}{suffix}" for suffix in ("", "-skipped", "-failed")]
     for candidate in candidates:

@@ -8,7 +8,6 @@ weights in `RUN/recorded/weights/1.11.safetensors`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollcast.config.errors import UserError
-from rollcast.recorded.plain_values import Arrays, from_plain, to_plain
+from rollcast.recorded.array_file import Arrays, load_arrays
+from rollcast.recorded.plain_values import from_plain, to_plain
 from rollcast.rollouts.records import PromptTask, RolloutGroup
 from rollcast.wire.version import PolicyVersion
 
@@ -150,47 +150,55 @@ def load_step(path: Path) -> StepBundle:
         if metadata.get("format") != FORMAT:
             raise UserError(f"{path}: is of another format; use the Rollcast that recorded it")
         bundle: StepBundle = from_plain(StepBundle, record, arrays)
+        _check(bundle)
     except OSError as error:
         raise UserError(
             f"{path}: cannot be read ({error.strerror}); give the folder of a recorded step, as "
             "RUN/recorded/step-12"
         ) from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise UserError(
             f"{path}: is damaged ({type(error).__name__}: {str(error)[:200]}); choose another step"
         ) from error
     return replace(bundle, path=path)
 
 
-def encode_step(bundle: StepBundle) -> tuple[bytes, bytes]:
-    """The content of both files, JSON first."""
-    from safetensors.numpy import save
+def _check(bundle: StepBundle) -> None:
+    """Raises ValueError, or IndexError, for parts that contradict each other."""
+    if not bundle.sequences or len(bundle.tasks) != len(bundle.groups):
+        raise ValueError("a group has no task, or nothing was trained on")
+    for name, figure in bundle.figures.items():
+        if not isinstance(figure, (int, float, type(None))):
+            raise ValueError(f"figures.{name} is no number")
+    required = ("loss", "grad_norm", "learning_rate")
+    if bundle.figures and None in map(bundle.figures.get, required):
+        raise ValueError("figures lack the loss, the gradient norm or the learning rate")
+    for group in bundle.groups:
+        for rollout in group.rollouts:
+            for sequence in rollout.sequences:
+                length = len(sequence.token_ids)
+                spans = [(span.start, span.end) for span in sequence.version_spans]
+                spans += [(leg.start, leg.end) for leg in sequence.legs]
+                is_outside = any(not 0 <= start <= end <= length for start, end in spans)
+                if len(sequence.logprobs) != length or is_outside:
+                    raise ValueError("a rollout has spans or log-probs beyond its tokens")
+    for item in bundle.sequences:
+        if min(item.group, item.rollout, item.number) < 0:
+            raise ValueError("a sequence has a negative index")
+        sequence = bundle.groups[item.group].rollouts[item.rollout].sequences[item.number]
+        if item.loss_mask.dtype != np.bool_:
+            raise ValueError("a loss mask holds other values than true and false")
+        credited = item.loss_mask if item.token_advantages is None else item.token_advantages
+        if not len(credited) == len(item.loss_mask) <= len(sequence.token_ids):
+            raise ValueError("a sequence has a mask or advantages beyond its tokens")
 
+
+def encode_step(bundle: StepBundle) -> tuple[bytes, Arrays]:
+    """The content of step.json, and the arrays that it names."""
     arrays: Arrays = {}
     record = {
         item.name: to_plain(getattr(bundle, item.name), item.name, arrays)
         for item in fields(bundle)
         if item.name != "path"
     }
-    return json.dumps(record).encode(), save(arrays, {"format": FORMAT})
-
-
-def load_arrays(path: Path) -> tuple[Arrays, dict[str, str]]:
-    """Arrays and metadata of a safetensors file. Raises UserError if it is damaged."""
-    try:
-        from safetensors import SafetensorError, safe_open
-    except ImportError as error:
-        raise UserError(
-            "recorded steps are read with safetensors; install it: pip install safetensors"
-        ) from error
-    try:
-        with safe_open(path, framework="numpy") as file:
-            arrays: Mapping[str, Any] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return dict(arrays), dict(file.metadata() or {})
-    except OSError as error:
-        raise UserError(
-            f"{path}: cannot be read ({error.strerror or 'no such file'}); give the folder of a "
-            "recorded step, as RUN/recorded/step-12"
-        ) from error
-    except SafetensorError as error:
-        raise UserError(f"{path}: is damaged ({error}); choose another step") from error
+    return json.dumps(record).encode(), arrays

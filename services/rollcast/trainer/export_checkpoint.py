@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rollcast.config.errors import UserError
 from rollcast.config.out_of_memory import told_what_did_not_fit
-from rollcast.config.run import RunConfig, load_run_config
+from rollcast.config.run import load_run_config
 from rollcast.config.services import Trainer
 from rollcast.runfolder.files import Place, parse_location
 from rollcast.telemetry.heavy_imports import pause_garbage_collection
@@ -24,11 +24,12 @@ with pause_garbage_collection():
     from rollcast.trainer.learner.ranks import Ranks, join_configured_ranks
 
 
-def export_checkpoint(config: RunConfig, checkpoint: Place, folder: Path, ranks: Ranks) -> None:
+def export_checkpoint(run_file: Path, checkpoint: Place, folder: Path, ranks: Ranks) -> None:
     """Write the checkpoint's weights as a Hugging Face folder, adapters as PEFT's. `ranks`: one.
 
     Raises UserError if they cannot be read, do not fit, or the folder cannot be written.
     """
+    config = load_run_config(run_file)
     # What an update alone needs is not read: a reference policy, a teacher.
     recipe = config.recipe.model_copy(update={"kl": None, "distillation": None})
     learner = build_learner(config.model, recipe, Trainer(), ranks, seed=config.seed)
@@ -53,10 +54,7 @@ def main() -> int:
         ranks = join_configured_ranks(Trainer())
         try:
             export_checkpoint(
-                load_run_config(arguments.config),
-                parse_location(arguments.checkpoint),
-                arguments.folder,
-                ranks,
+                arguments.config, parse_location(arguments.checkpoint), arguments.folder, ranks
             )
         finally:
             ranks.leave()

@@ -36,6 +36,8 @@ class SweepAnswer:
 
     def make(self, choice: SweepChoice) -> dict[str, Any]:
         """The whole answer as JSON."""
+        from rollcast.local.sweep.choice import pause_bound
+
         sweep = self._sweep
         terms = sweep.terms
         ledger = self._ledger
@@ -71,7 +73,7 @@ class SweepAnswer:
             "go_on": None if best is None else self._go_on(best.arm, curves),
             "arms": arms,
             "comparison": _compare(arms, forecasts) if choice.run is None else [],
-            "would_change": _would_change(arms, terms.pause_below),
+            "would_change": _would_change(arms, pause_bound(len(choice.arms), terms.pause_below)),
         }
 
     def _fit(self, curves: dict[str, Curve]) -> dict[str, Forecast]:
@@ -146,7 +148,7 @@ class SweepAnswer:
 
     def _why_paused(self, name: str, choice: SweepChoice, runs: list[dict[str, Any]]) -> str | None:
         """None if one of the arm's runs trains now."""
-        from rollcast.local.sweep.choice import is_reached, unpaused_arms
+        from rollcast.local.sweep.choice import is_reached, pause_bound, unpaused_arms
 
         if choice.run is not None and choice.run.variant.name == name:
             return None
@@ -156,9 +158,10 @@ class SweepAnswer:
         if all(is_reached(run["share"], 1.0) for run in open_runs):
             return "has reached the target"
         chance = choice.chances.get(name, 0.0)
-        bound = self._sweep.terms.pause_below
-        if name not in unpaused_arms(choice.arms, bound):
-            return f"its chance {chance:.3f} is below {bound:g}"
+        pause_below = self._sweep.terms.pause_below
+        if name not in unpaused_arms(choice.arms, pause_below):
+            bound = pause_bound(len(choice.arms), pause_below)
+            return f"its chance {chance:.3f} is below {bound:.3g}"
         if choice.run is None:
             return choice.reason
         return f"a slice of {choice.run.variant.name} is expected to change the choice more"
@@ -203,7 +206,7 @@ def _closest(arms: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(arms[1:], key=lambda arm: -(arm["chance"] or 0.0))[:3]
 
 
-def _would_change(arms: list[dict[str, Any]], pause_below: float) -> list[str]:
+def _would_change(arms: list[dict[str, Any]], least_chance: float) -> list[str]:
     """The level that another arm has to reach to be chosen, for the arms that still may."""
     if not arms or arms[0]["level"] is None:
         return []
@@ -213,8 +216,8 @@ def _would_change(arms: list[dict[str, Any]], pause_below: float) -> list[str]:
         f"expected at {arm['level']['mean']:.3f} (90 % {arm['level']['q05']:.3f} to "
         f"{arm['level']['q95']:.3f}), with a chance of {arm['chance']:.2f} to be the best."
         for arm in _closest(arms)
-        if arm["level"] is not None and arm["chance"] >= pause_below
-    ] or [f"No other arm has a chance of {pause_below:g} to be the best."]
+        if arm["level"] is not None and arm["chance"] >= least_chance
+    ] or [f"No other arm has a chance of {least_chance:.3g} to be the best."]
 
 
 def show_answer(answer: dict[str, Any]) -> None:

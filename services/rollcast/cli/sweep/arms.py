@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from rollcast.local.ablation_parts import Change
     from rollcast.local.sweep.choice import SweepTerms
 
+OF_THE_SWEEP = ("run", "folder", "seed", "budget", "stop_when")
+"""Settings of a run file that are the sweep's: names, seeds, and no run ends by itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedSweep:
@@ -75,24 +78,36 @@ def plan_sweep(path: Path, *, with_digests: bool = True) -> PlannedSweep:
         pause_below=sweep.pause_below,
         least_gain=sweep.least_gain,
     )
+    if terms.budget < terms.slice * target:
+        raise UserError(
+            f"sweep file {path}: budget: {terms.budget:g} device-hours are less than one slice, "
+            f"{terms.slice:g} of {target:g}; give more, or a smaller slice"
+        )
     planned = plan(base, arms, num_seeds=sweep.seeds, folder=folder, with_whole=False)
     return PlannedSweep(sweep.sweep, folder, planned, terms)
 
 
 def find_arms(sweep: SweepFile, base: Recipe, path: Path) -> list[Variant]:
-    """Raises UserError: fewer than two arms, too many, or two of one name."""
+    """Raises UserError: fewer than two arms, too many runs, two of one name, or a setting that is
+    not an arm's.
+    """
     from rollcast.cli.ablate import recipe_variants
     from rollcast.local.ablation import Variant
 
     num_arms = len(sweep.arms) + len(sweep.recipes)
     num_arms += prod(map(len, sweep.grid.values())) if sweep.grid else 0
-    # More arms would not each get a slice of any budget
-    if not 2 <= num_arms <= 100:
+    if num_arms < 2:
         raise UserError(
             f"sweep file {path}: makes {num_arms} arms; `arms`, `grid` and `recipes` together "
-            "need 2 to 100"
+            "need at least 2"
         )
-    arms = [Variant(arm.name, _in_words(arm.settings), _nested(arm.settings)) for arm in sweep.arms]
+    # More would not each get a slice of any budget, and 200 take a choice 1 GB
+    if num_arms * sweep.seeds > 100:
+        raise UserError(
+            f"sweep file {path}: makes {num_arms * sweep.seeds} runs (arms: {num_arms}, seeds: "
+            f"{sweep.seeds}); 100 at most"
+        )
+    arms = [Variant(arm.name, _in_words(arm.settings), _nest(arm.settings)) for arm in sweep.arms]
     arms += _grid_arms(sweep, path)
     arms += recipe_variants(base, sweep.recipes)
     names = [arm.name for arm in arms]
@@ -100,6 +115,13 @@ def find_arms(sweep: SweepFile, base: Recipe, path: Path) -> list[Variant]:
         raise UserError(
             f"sweep file {path}: {twice[0]} names two arms; rename one under `arms`, or remove it"
         )
+    for arm in arms:
+        if taken := [name for name in OF_THE_SWEEP if name in arm.change]:
+            raise UserError(
+                f"sweep file {path}: {arm.name} sets {taken[0]}, which the sweep sets for each "
+                "run; remove it (the number of seeds is `seeds`, the end of a run "
+                "`target_device_hours`)"
+            )
     return arms
 
 
@@ -107,6 +129,8 @@ def _grid_arms(sweep: SweepFile, path: Path) -> list[Variant]:
     """Every combination of the grid's values, named by them."""
     from rollcast.local.ablation import Variant
 
+    # A run's name has 63 characters at most, with the sweep's name and the seed
+    longest = 63 - len(f"{sweep.sweep}-") - (len("-s99") if sweep.seeds > 1 else 0)
     arms = []
     for values in product(*sweep.grid.values()) if sweep.grid else ():
         settings = dict(zip(sweep.grid, values, strict=True))
@@ -114,13 +138,12 @@ def _grid_arms(sweep: SweepFile, path: Path) -> list[Variant]:
             f"{setting.rpartition('.')[2]}-{_short(value)}" for setting, value in settings.items()
         )
         name = re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")
-        # A run's name has 63 characters at most, with the sweep's name and the seed
-        if len(name) > 40:
+        if len(name) > longest:
             raise UserError(
-                f"sweep file {path}: grid: makes the arm {name}, whose name is longer than 40 "
-                "characters; give its settings under `arms` with a name of your own"
+                f"sweep file {path}: grid: makes the arm {name}, whose name is longer than "
+                f"{longest} characters; give its settings under `arms` with a name of your own"
             )
-        arms.append(Variant(name, _in_words(settings), _nested(settings)))
+        arms.append(Variant(name, _in_words(settings), _nest(settings)))
     return arms
 
 
@@ -131,16 +154,16 @@ def _short(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _nested(settings: dict[str, Any]) -> Change:
-    """Dotted names as mappings within mappings."""
+def _nest(settings: dict[str, Any]) -> Change:
+    """Dotted names as mappings within mappings; of a setting that is given twice the last one."""
+    from rollcast.local.ablation_parts import merge_settings
+
     nested: Change = {}
     for name, value in settings.items():
-        *groups, setting = name.split(".")
-        place = nested
-        for group in groups:
-            place = place.setdefault(group, {})
-        plain = _nested(value) if isinstance(value, dict) else value
-        place[setting] = (place.get(setting, {}) | plain) if isinstance(plain, dict) else plain
+        change = _nest(value) if isinstance(value, dict) else value
+        for part in reversed(str(name).split(".")):
+            change = {part: change}
+        nested = merge_settings(nested, change)
     return nested
 
 

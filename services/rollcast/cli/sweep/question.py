@@ -3,10 +3,12 @@
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic import BaseModel, ConfigDict, Field
+
+from rollcast.config.bounds import MOST_COMPUTE
 
 PassRate = Annotated[float, Field(ge=0.0, le=1.0)]
-Amount = Annotated[FiniteFloat, Field(ge=0.0)]
+Amount = Annotated[float, Field(ge=0.0, le=MOST_COMPUTE)]
 
 
 class SweepArm(BaseModel):
@@ -30,7 +32,7 @@ class SweepQuestion(BaseModel):
 
     arms: Annotated[tuple[SweepArm, ...], Field(min_length=2, max_length=64)]
     """Two of one name are two seeds of one arm."""
-    end: Annotated[FiniteFloat, Field(gt=0.0)]
+    end: Annotated[float, Field(ge=1.0 / MOST_COMPUTE, le=MOST_COMPUTE)]
     """Compute at which the arms are compared."""
     budget_left: Amount
     """Compute that is left, in whole runs to the end."""

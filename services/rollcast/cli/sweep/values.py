@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rollcast import __version__
+from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
     from rollcast.cli.sweep.arms import PlannedSweep
@@ -95,13 +96,18 @@ def plan_as_json(sweep: PlannedSweep) -> dict[str, Any]:
 
 
 def load_plan(path: Path) -> PlannedSweep:
-    """The plan in the Job's ConfigMap."""
+    """The plan in the Job's ConfigMap. Raises UserError for another file."""
     from rollcast.cli.sweep.arms import PlannedSweep
     from rollcast.config.run import load_settings, parse_run_config
     from rollcast.local.ablation import PlannedRun, Variant
     from rollcast.local.sweep.choice import SweepTerms
 
     plan = load_settings(path, "plan of a sweep")
+    if plan.keys() != {"sweep", "terms", "runs"}:
+        raise UserError(
+            f"plan of a sweep {path}: is not what `rollcast sweep values` wrote; for a sweep file "
+            "leave out --cluster"
+        )
     planned = []
     for row in plan["runs"]:
         settings = {"run": row["run"], "seed": row["seed"], "model": {"path": "in-its-release"}}

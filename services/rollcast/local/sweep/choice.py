@@ -1,7 +1,7 @@
 """The next slice of a sweep: what the policy says of the arms that may run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rollcast.local.ablation import PlannedRun
 from rollcast.scaling.law.curve import Curve
@@ -74,33 +74,34 @@ def choose(
         SweepRun.from_curve(item.variant.name, curves.get(item.config.run), terms.target)
         for item in planned
     ]
+    # Else the last thousandth would be chosen again each second, its goal reached already
+    runs = [replace(run, spent=1.0) if is_reached(run.spent, 1.0) else run for run in runs]
     if not runs:
         return SweepChoice(None, 0.0, 0.0, share, (), spent_device_hours, "every run has failed")
     prior = learned_sweep_prior()
-    decision = decide(SweepState(runs, terms.target, left), prior)
+    state = SweepState(runs, terms.target, left)
+    decision = decide(state, prior)
     arms = decision.arms
-    places = list(range(len(runs)))
     open_arms = unpaused_arms(arms, terms.pause_below)
     if decision.run is not None and runs[decision.run].arm not in open_arms:
-        places = [place for place in places if runs[place].arm in open_arms]
-        decision = decide(SweepState([runs[place] for place in places], terms.target, left), prior)
-    run = None
+        decision = decide(state, prior, open_arms)
+    chosen = None
     goal = 0.0
     reason = ""
     # A pause that takes all that is left buys no reading.
     if decision.run is None or left * terms.target <= pause_device_hours:
-        is_whole = all(is_reached(runs[place].spent, 1.0) for place in places)
+        is_whole = all(is_reached(run.spent, 1.0) for run in runs if run.arm in open_arms)
         reason = "every arm that may run has reached the target" if is_whole else BUDGET_SPENT
-    elif decision.gain < terms.least_gain:
+    elif decision.largest_gain < terms.least_gain:
         reason = (
             f"the best further slices are expected to raise the chosen arm's level by "
-            f"{decision.gain:.4f}, less than {terms.least_gain:g}"
+            f"{decision.largest_gain:.4f}, less than {terms.least_gain:g}"
         )
     else:
-        index = places[decision.run]
-        run = planned[index]
-        goal = min(1.0, runs[index].spent + max(decision.share, share)) * terms.target
-    return SweepChoice(run, goal, decision.gain, share, arms, spent_device_hours, reason)
+        chosen = planned[decision.run]
+        # One slice, also if the gain comes from several: the same run, chosen again, is not paused
+        goal = min(1.0, runs[decision.run].spent + share) * terms.target
+    return SweepChoice(chosen, goal, decision.gain, share, arms, spent_device_hours, reason)
 
 
 def is_reached(compute: float, goal: float) -> bool:
@@ -111,4 +112,12 @@ def is_reached(compute: float, goal: float) -> bool:
 def unpaused_arms(arms: Sequence[ArmOutlook], pause_below: float) -> set[str]:
     """The arms that may run: the best one, and those whose chance is not below the bound."""
     best = max(arms, key=lambda arm: arm.level)
-    return {best.arm} | {arm.arm for arm in arms if arm.chance >= pause_below}
+    bound = pause_bound(len(arms), pause_below)
+    return {best.arm} | {arm.arm for arm in arms if arm.chance >= bound}
+
+
+def pause_bound(num_arms: int, pause_below: float) -> float:
+    """Chance below which an arm is paused: half an equal share at most, else many arms would be
+    paused before their first reading.
+    """
+    return min(pause_below, 0.5 / max(num_arms, 1))

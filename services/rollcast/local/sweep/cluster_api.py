@@ -57,11 +57,22 @@ class ClusterApi:
         self._call("PATCH", path, change)
 
     def ask_forecaster(self, url: str) -> dict[str, Any] | None:
-        """None if it does not answer, or has nothing to say yet."""
+        """None if it does not answer, or has nothing to say yet.
+
+        Raises UserError if it refuses the token: no run would ever make a reading.
+        """
         try:
             response = self._forecasters.get(url)
+        except httpx.HTTPError:
+            return None
+        if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+            raise UserError(
+                f"GET {url}: is refused ({response.status_code}); give the Job the "
+                "ROLLCAST_HTTP_TOKEN of the releases"
+            )
+        try:
             return dict(response.json()) if response.status_code == httpx.codes.OK else None
-        except (httpx.HTTPError, ValueError):
+        except ValueError:
             return None
 
     def _call(self, method: str, path: str, change: dict[str, Any] | None) -> dict[str, Any]:

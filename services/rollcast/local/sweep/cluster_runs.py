@@ -7,6 +7,7 @@ pause:  generators to 0, trainer suspend true (Workload inactive), until no pod 
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -70,15 +71,20 @@ class ClusterRuns:
         run = item.config.run
         answer = self._ask(run, "points")
         if answer is not None:
-            evaluations = [_point(run, point) for point in answer["points"]]
-            if any(point.step > 0 for point in evaluations):
-                history = RunHistory(run, evaluations)
+            history = RunHistory(run, [_point(run, point) for point in answer["points"]])
+            with suppress(ValueError):  # before the first evaluation after the first step
                 self._curves[run] = make_curve(history, without_start_up)[1]
         return self._curves.get(run)
 
     def last_sign(self, item: PlannedRun) -> float:
-        """Now if the run was left training when the sweep's pod was killed."""
-        return 0.0 if self._is_suspended(self._release(item.config.run)) else time.time()
+        """Now if the run was left training when the sweep's pod was killed, else the time of its
+        last evaluation.
+        """
+        run = item.config.run
+        if not self._is_suspended(self._release(run)):
+            return time.time()
+        answer = self._ask(run, "points") or {"points": []}
+        return max((float(point["at"] or 0.0) for point in answer["points"]), default=0.0)
 
     def run_slice(self, item: PlannedRun, is_over: IsOver, max_seconds: float) -> SliceOutcome:
         run = item.config.run
@@ -102,20 +108,22 @@ class ClusterRuns:
                     error = f"took longer than {max_seconds:.0f} s and was paused"
                     break
                 time.sleep(self._poll_seconds)
-        except KeyboardInterrupt:  # the sweep's own pod has to leave
+            asked = time.monotonic()
+            self._pause(release)
+        except KeyboardInterrupt:  # the sweep's own pod has to leave, maybe while it waits for pods
             self._ask_to_pause(release)
             return SliceOutcome(SliceEnding.INTERRUPTED, start_seconds)
-        asked = time.monotonic()
-        self._pause(release)
         if error is not None:
             return SliceOutcome(SliceEnding.FAILED, start_seconds, error=error)
         return SliceOutcome(SliceEnding.PAUSED, start_seconds, time.monotonic() - asked)
 
     def _pause_others(self, run: str) -> None:
-        """Such as those that Kueue admitted when they were installed."""
+        """Such as those that Kueue admitted when they were installed, or one whose pods still end
+        after the sweep itself was stopped.
+        """
         for other in self._names.keys() - {run}:
             release = self._release(other)
-            if not self._is_suspended(release):
+            if not self._is_suspended(release) or self._num_pods(release):
                 self._pause(release)
 
     def _resume(self, release: Release) -> None:

@@ -189,8 +189,11 @@ class _Question:
         if kind is AdviceKind.WAIT and wait is not None:
             return self._wait(wait)
         likely_gain = float(np.quantile(self._gains_of_the_rest, 1.0 - self._least_chance))
-        gain = difference(min(mean_gain, likely_gain))
+        largest_worth = min(mean_gain, likely_gain)
+        gain = difference(largest_worth)
         change = f"If a gain of {gain} were enough, the advice would be to continue."
+        if largest_worth < NEGLIGIBLE_GAIN:
+            change = "A gain that is likely would change that; none is so far."
         if kind is AdviceKind.CONTINUE:
             change = f"If you required a gain above {gain}, the advice would be to stop."
         return self._advice(kind, self._odds(), change)

@@ -80,7 +80,7 @@ def checkpoint_levels(
         ValueError: no reading, or a pass rate outside [0, 1].
     """
     # From 1 on, so that a reading before the first step is a point like the others.
-    curve = _merged(
+    curve = _merge_readings(
         Curve.from_points(
             [step + 1.0 for step, _, _ in readings],
             [pass_rate for _, pass_rate, _ in readings],
@@ -93,7 +93,7 @@ def checkpoint_levels(
     return CheckpointLevels(tuple(steps), _draw(curve, position))
 
 
-def _merged(curve: Curve) -> Curve:
+def _merge_readings(curve: Curve) -> Curve:
     """Means of neighbours if there are very many readings, the newest kept."""
     # 128: readings that are compared as they are: the time grows with their cube. Chosen for speed.
     size = -(-len(curve) // 128)

@@ -86,9 +86,9 @@ def _readings_per_bin(state: SweepState, readings: BinnedReadings) -> float:
 
 def _covariance(prior: SweepPrior, arms: np.ndarray, runs: np.ndarray, share: Array) -> Array:
     """(n, n) of the curves at points of arms, runs (-1: of no seed) and shares."""
-    place = np.log1p(share / prior.time_scale) / np.log1p(1.0 / prior.time_scale)
-    path = np.minimum(place[:, None], place[None, :])
-    trend = place[:, None] * place[None, :]
+    warped = np.log1p(share / prior.time_scale) / np.log1p(1.0 / prior.time_scale)
+    path = np.minimum(warped[:, None], warped[None, :])
+    trend = warped[:, None] * warped[None, :]
     same_arm = arms[:, None] == arms[None, :]
     same_run = (runs[:, None] == runs[None, :]) & (runs[:, None] >= 0)
     common = prior.common_level**2 + prior.common_path**2 * path + prior.common_trend**2 * trend

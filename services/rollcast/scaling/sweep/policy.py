@@ -6,7 +6,7 @@ The expected maximum then, less the maximum now, is what the slices are worth. O
 change a choice that eight would, so several lengths are looked at, each by its gain per slice.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -46,31 +46,41 @@ class SweepDecision:
     run."""
     gain: float
     """Pass rate: expected gain of the chosen arm's level from it."""
+    largest_gain: float
+    """The largest gain of any further slices of one run, which may be longer and gain less for
+    their compute."""
 
     @property
     def best(self) -> ArmOutlook:
-        """The arm with the highest expected level."""
-        return max(self.arms, key=lambda outlook: outlook.level)
+        """The arm with the highest expected level; of several at 1 the likeliest to be it."""
+        return max(self.arms, key=lambda outlook: (outlook.level, outlook.chance))
 
 
-def decide(state: SweepState, prior: SweepPrior) -> SweepDecision:
-    """The outlook of every arm, and the most valuable next slices. Deterministic."""
+def decide(
+    state: SweepState, prior: SweepPrior, may_run: Collection[str] | None = None
+) -> SweepDecision:
+    """The outlook of every arm, and the most valuable next slices of the arms that may run; None =
+    of all. Deterministic.
+    """
     belief = SweepBelief(state, prior)
     # A chance has a standard error of 0.005 at most.
     draws = belief.draws(10_000)
     chance = np.bincount(draws.argmax(axis=1), minlength=len(belief.arms)) / len(draws)
     low, high = np.quantile(draws, (0.05, 0.95), axis=0)
-    columns = zip(belief.arms, belief.mean, low, high, chance, strict=True)
+    # A Gaussian process knows no bounds.
+    level, low, high = np.clip((belief.mean, low, high), 0.0, 1.0)
+    columns = zip(belief.arms, level, low, high, chance, strict=True)
     arms = tuple(ArmOutlook(arm, *map(float, numbers)) for arm, *numbers in columns)
-    best = max(_plans(state, belief), default=None)
-    if best is None:
-        return SweepDecision(arms, run=None, share=0.0, gain=0.0)
-    _, _, run, num_bins, gain = best
-    return SweepDecision(arms, -run, num_bins / NUM_BINS, gain)
+    plans = list(_plans(state, belief, belief.arms if may_run is None else may_run))
+    if not plans:
+        return SweepDecision(arms, run=None, share=0.0, gain=0.0, largest_gain=0.0)
+    _, _, run, num_bins, gain = max(plans)
+    largest_gain = max(plan_gain for *_, plan_gain in plans)
+    return SweepDecision(arms, -run, num_bins / NUM_BINS, gain, largest_gain)
 
 
 def _plans(
-    state: SweepState, belief: SweepBelief
+    state: SweepState, belief: SweepBelief, may_run: Collection[str]
 ) -> Iterator[tuple[float, float, int, int, float]]:
     """Gain for each bin, level of the arm, minus the run, bins, gain: the largest is the best.
 
@@ -80,9 +90,11 @@ def _plans(
     levels = dict(zip(belief.arms, belief.mean, strict=True))
     normal = _normal_draws()
     for index, run in enumerate(state.runs):
+        if run.arm not in may_run:
+            continue
         first = min(int(run.spent * NUM_BINS + 1e-6), NUM_BINS)
-        most = min(NUM_BINS - first, affordable)
-        for num_bins in sorted({min(horizon, most) for horizon in HORIZONS} - {0}):
+        max_bins = min(NUM_BINS - first, affordable)
+        for num_bins in sorted({min(horizon, max_bins) for horizon in HORIZONS} - {0}):
             shifts = belief.shifts(index, range(first, first + num_bins))
             later = (belief.mean + normal[:, :num_bins] @ shifts).max(axis=1).mean()
             gain = max(float(later - belief.mean.max()), 0.0)

@@ -38,7 +38,7 @@ class SweepPrior:
     log_reading: float
     """Natural logarithm: how much the scatter of readings does."""
     mean: float = 0.35
-    """Pass rate of a curve of which nothing is known; levels scatter about it by .2."""
+    """Pass rate of a curve of which nothing is with_defaults; levels scatter about it by .2."""
     seed_path: float = 0.02
     """Three runs of one recipe end within .02 of one another (section 3 of arXiv 2510.13786)."""
 
@@ -69,11 +69,11 @@ def _parse(where: str, numbers: Any) -> SweepPrior:
     if not isinstance(numbers, dict) or not set(numbers) <= set(names):
         raise ValueError(f"{where}: sweep: give an object with the fields {', '.join(names)}.")
     # Two have a default: no curve that the others are learned from repeats a seed.
-    known = {"mean": SweepPrior.mean, "seed_path": SweepPrior.seed_path, **numbers}
+    with_defaults = {"mean": SweepPrior.mean, "seed_path": SweepPrior.seed_path, **numbers}
     for name in names:
-        value: Any = known.get(name)
+        value: Any = with_defaults.get(name)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         # Pass rates and logarithms of ratios: 100 would be no belief about either. NaN is refused.
         if not is_number or not 0.0 < value < 100.0:
             raise ValueError(f"{where}: sweep.{name} {str(value)[:80]}: give a number above 0.")
-    return SweepPrior(**known)
+    return SweepPrior(**with_defaults)

@@ -58,7 +58,7 @@ class SweepState:
 
 
 class BinnedReadings(NamedTuple):
-    """Readings of all runs: one for each run and twentieth of the target that has any."""
+    """Readings of all runs: one for each run and bin that has any."""
 
     run: np.ndarray
     """(n,) indices into `SweepState.runs`."""
@@ -73,15 +73,20 @@ class BinnedReadings(NamedTuple):
 
 
 def bin_readings(state: SweepState) -> BinnedReadings:
-    """The readings of `state`, averaged within each twentieth of the target."""
+    """The readings of `state`, averaged within each twentieth of the target, and beyond it within
+    each doubling.
+    """
     rows = []
     for index, run in enumerate(state.runs):
         bins: dict[int, list[tuple[float, float, float]]] = {}
         for compute, pass_rate, error in run.readings:
             share = compute / state.target
             # The end of a slice belongs to the slice, also where rounding lifts it a little.
-            place = int(np.ceil(share * NUM_BINS - 1e-9))
-            bins.setdefault(place, []).append(
+            bin_index = int(np.ceil(share * NUM_BINS - 1e-9))
+            # Beyond the target, such as after the user lowered it, one for each doubling
+            if bin_index > NUM_BINS:
+                bin_index = NUM_BINS + 1 + int(np.log2(share))
+            bins.setdefault(bin_index, []).append(
                 (share, pass_rate, np.nan if error is None else error)
             )
         for readings in bins.values():

@@ -20,7 +20,7 @@ log = get_logger()
 def best_checkpoints(
     rows: Sequence[CurveRow], history: SurvivingHistory, number: int, names: Sequence[str]
 ) -> set[str]:
-    """At most `number` of the checkpoints `names`, oldest first.
+    """Choose at most `number` of the checkpoints `names`, oldest first.
 
     One that stayed earlier is the oldest. It stays until another is better with the stated chance.
     None stays before the first evaluation, and none of a history that a restart lost.

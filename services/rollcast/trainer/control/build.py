@@ -152,7 +152,7 @@ class ControllerParts:
         if not config.record.is_on:
             return None
         max_staleness = pipeline.schedule.max_staleness
-        return StepRecorder(config, self.learners, self.exporter, pipeline.find_task, max_staleness)
+        return StepRecorder(self.learners, self.exporter, pipeline.find_task, max_staleness)
 
     def pacing(self, max_staleness: int) -> Pacing:
         config = self.config

@@ -115,7 +115,7 @@ class Examiner:
                 else:
                     add_reading(self._state.progress.curve, closed.evaluation)
                 if self._recorder is not None:
-                    self._recorder.evaluated()
+                    self._recorder.note_evaluation()
         for part_evaluation in closed.parts:
             self._reporter.evaluation(part_evaluation)
         if closed.sampled:

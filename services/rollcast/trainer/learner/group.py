@@ -59,7 +59,7 @@ from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.reading import read_policy, read_reference, read_teacher
 from rollcast.trainer.learner.saving import CheckpointSaver, ChooseBest
 from rollcast.trainer.learner.step_sums import UpdateStats
-from rollcast.trainer.learner.whole_weights import WholeWeights, gather_weights
+from rollcast.trainer.learner.whole_weights import WholeWeights
 from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
 from rollcast.weights.plan.shards import shard_buckets
 from rollcast.weights.sender.lanes import Lanes, LaneSender
@@ -126,7 +126,7 @@ class LearnerGroup:
         self.learner = learner
         self.ranks = learner.ranks
         if config.record.is_on:
-            learner.tape = LossTape(self.ranks, learner.policy.trained_weights)
+            learner.tape = LossTape(self.ranks, list(learner.policy.trained_weights()))
         self.specs: tuple[TensorSpec, ...] = weight_specs(learner.policy, config.model.dtype)
         """The published weights, in order, in the generators' dtype."""
         self.buckets = plan_buckets(self.specs, config.weights.bucket_bytes)
@@ -138,12 +138,10 @@ class LearnerGroup:
                 if is_first_replica
                 else ()
             )
-        """This rank's rows of the versions that are published. Only the first replica's ranks have
-        any."""
+        """This rank's rows of the published versions, if it is of the first replica."""
         location = checkpoint_place(config.run_folder, config.trainer.checkpoints)
         self.choose_best: ChooseBest = lambda names: ()
         """Rank 0 of a run sets what chooses the older checkpoints that stay."""
-        self._gathering: WholeWeights = dict
         self.saver = CheckpointSaver(
             learner,
             storage_at(location),
@@ -214,8 +212,8 @@ class LearnerGroup:
 
     def gather_weights(self) -> WholeWeights:
         """Begin to gather the trained weights of now in rank 0's host memory."""
-        self._order(CommandKind.GATHER, "")
-        return self._gathering
+        gathering: WholeWeights = self._order(CommandKind.GATHER, "")
+        return gathering
 
     @property
     def lanes(self) -> Lanes:
@@ -343,9 +341,8 @@ class LearnerGroup:
                     parse_location(command.body.decode()), " (model.from_run)", load_weights
                 )
             case CommandKind.GATHER:
-                if self.ranks.rank > 0:
-                    self._gathering()  # what was sent for the step before
-                self._gathering = gather_weights(self.learner.policy.trained_weights(), self.ranks)
+                assert self.learner.tape is not None
+                return self.learner.tape.gather()
             case CommandKind.EXPORT:
                 self._export(Path(command.body.decode()))
         return None

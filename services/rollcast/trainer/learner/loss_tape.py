@@ -21,9 +21,12 @@ from rollcast.trainer.learner.batch import MicroBatch
 from rollcast.trainer.learner.objective import TokenValues
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.whole_weights import (
+    CopiedRows,
     NamedWeights,
     Sending,
     WeightSums,
+    WholeWeights,
+    gather_weights,
     in_digits,
     start,
     take_sums,
@@ -56,22 +59,42 @@ class LossTape:
     """One rank's. Every rank calls the same methods."""
 
     ranks: Ranks
-    weights: Callable[[], NamedWeights]
+    weights: NamedWeights
     plan: list[list[MicroBatch]] = field(default_factory=list)
     """Rank 0: the micro-batches of each rank in the update under way."""
     _noted: list[Tensor] = field(default_factory=list)
-    _sent: list[Sending] = field(default_factory=list)
+    _transfers: list[Sending] = field(default_factory=list)
     _taped: TapedStep | None = None
 
     def __post_init__(self) -> None:
         self._seconds = 0.0
-        self._before: WeightSums = lambda: np.zeros(0, dtype=np.int64)
+        self._sums_before: WeightSums = lambda: np.zeros(0, dtype=np.int64)
+        self._rows_before: CopiedRows = list
+        self._gathering: WholeWeights = dict
+
+    @property
+    def copies_whole_weights(self) -> bool:
+        """Whether `begin` copies the whole weights, for the checksums: a single rank on the
+        host."""
+        return self.ranks.num_shards == 1 and self.ranks.device.type == "cpu"
+
+    def gather(self) -> WholeWeights:
+        """Begin to gather the weights of now in rank 0's host memory."""
+        if self.ranks.rank > 0:
+            self._gathering()  # the rows that were sent for the step before
+        self._gathering = gather_weights(self.weights, self.ranks)
+        return self._gathering
+
+    def take_whole_weights(self) -> WholeWeights:
+        """The weights that `begin` copied."""
+        rows = self._rows_before
+        return lambda: {name: array for (name, _), array in zip(self.weights, rows(), strict=True)}
 
     def begin(self) -> None:
         started = time.perf_counter()
         self._noted.clear()
         self._taped = None
-        self._before = take_sums(self.weights(), self.ranks)
+        self._sums_before, self._rows_before = take_sums(self.weights, self.ranks)
         self._seconds = time.perf_counter() - started
 
     def note(self, values: TokenValues) -> None:
@@ -85,19 +108,19 @@ class LossTape:
     def end(self) -> None:
         """After the optimizer's step, or in place of it."""
         started = time.perf_counter()
-        after = take_sums(self.weights(), self.ranks)
+        after, _ = take_sums(self.weights, self.ranks)
         rows = torch.cat(self._noted, dim=1).cpu()
         self._noted.clear()
         if self.ranks.rank > 0:
-            for sending in self._sent:
+            for sending in self._transfers:
                 sending.wait()
-            sums = torch.from_numpy(np.stack([self._before(), after()]))
+            sums = torch.from_numpy(np.stack([self._sums_before(), after()]))
             sent = [sums, rows] if rows.numel() else [sums]
-            self._sent = [Sending(start(dist.isend(item, dst=0)), item) for item in sent]
+            self._transfers = [Sending(start(dist.isend(item, dst=0)), item) for item in sent]
             return
-        names = [name for name, _ in self.weights()]
+        names = [name for name, _ in self.weights]
         values = [rows.numpy()]
-        before_sums = [self._before]
+        before_sums = [self._sums_before]
         after_sums = [after]
         works = []
         for rank in range(1, self.ranks.world_size):

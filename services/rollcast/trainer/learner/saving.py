@@ -35,7 +35,7 @@ from rollcast.wire.version import PolicyVersion
 
 log = get_logger()
 ChooseBest = Callable[[Sequence[str]], Collection[str]]
-"""Of the names of checkpoints, oldest first, those that stay as the best."""
+"""Maps the names of checkpoints, oldest first, to those that stay as the best."""
 WRITE_TIMEOUT = timedelta(hours=2)
 """Deadline of a collective of the writing threads: ranks wait for the slowest disk."""
 

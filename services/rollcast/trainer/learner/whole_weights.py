@@ -8,7 +8,7 @@ it does not depend on how many ranks share a weight.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -21,33 +21,38 @@ from torch.distributed.tensor import DTensor
 
 from rollcast.trainer.learner.ranks import Ranks
 
-NamedWeights = Iterable[tuple[str, DTensor]]
+NamedWeights = Sequence[tuple[str, DTensor]]
+CopiedRows = Callable[[], list[NDArray[np.float32]]]
+"""Returns a copy of this rank's rows of each weight; any thread may call it."""
 WholeWeights = Callable[[], dict[str, NDArray[np.float32]]]
 """Waits for a transfer and returns rank 0's whole weights; any thread may call it."""
 WeightSums = Callable[[], NDArray[np.int64]]
 """Returns [W] what this rank adds to the checksum of each weight; any thread may call it."""
 
 
-def take_sums(weights: NamedWeights, ranks: Ranks) -> WeightSums:
-    """The sums of this rank's rows as they are now.
+def take_sums(weights: NamedWeights, ranks: Ranks) -> tuple[WeightSums, CopiedRows]:
+    """The sums of this rank's rows as they are now, and the rows on the host, nothing of a GPU's.
 
     On the host the rows are copied here, which takes a tenth of the time of the sums.
     """
-    named = list(weights)
-    firsts = [_first_number(weight, ranks) for _, weight in named]
     if ranks.device.type == "cpu":
-        copies = copy_rows(named)
-        return lambda: np.array(
-            [_host_sum(rows, first) for rows, first in zip(copies, firsts, strict=True)]
-        )
+        copies = copy_rows(weights)
+
+        def add_up() -> NDArray[np.int64]:
+            pairs = zip(copies(), weights, strict=True)
+            return np.array(
+                [_host_sum(rows, _first_number(weight, ranks)) for rows, (_, weight) in pairs]
+            )
+
+        return add_up, copies
     with torch.no_grad():
         sums = torch.stack(
             [
-                _device_sum(weight.to_local().float().reshape(-1), first)
-                for (_, weight), first in zip(named, firsts, strict=True)
+                _device_sum(weight.to_local().float().reshape(-1), _first_number(weight, ranks))
+                for _, weight in weights
             ]
         )
-    return lambda: sums.cpu().numpy()
+    return lambda: sums.cpu().numpy(), list
 
 
 def in_digits(total: int) -> str:
@@ -61,28 +66,40 @@ def array_digest(array: NDArray[np.float32]) -> str:
 
 
 @torch.no_grad()
-def copy_rows(weights: NamedWeights) -> list[NDArray[np.float32]]:
-    """This rank's rows of each weight as they are now, on the host and in one piece of memory."""
+def copy_rows(weights: NamedWeights) -> CopiedRows:
+    """Copy this rank's rows of each weight as they are now to the host, in one piece of memory.
+
+    The result cuts it; any thread may call that.
+    """
     local = [weight.to_local() for _, weight in weights]
-    flat = torch.cat([rows.float().reshape(-1) for rows in local]).cpu()
-    pieces = torch.split(flat, [rows.numel() for rows in local])
-    return [piece.view(rows.shape).numpy() for piece, rows in zip(pieces, local, strict=True)]
+    shapes = [rows.shape for rows in local]
+    sizes = [rows.numel() for rows in local]
+    flat = torch.empty(sum(sizes))
+    # One by one: on a GPU there may be no room for a second copy of all.
+    for piece, rows in zip(torch.split(flat, sizes), local, strict=True):
+        piece.copy_(rows.reshape(-1))
+
+    def cut() -> list[NDArray[np.float32]]:
+        pieces = torch.split(flat, sizes)
+        return [piece.view(shape).numpy() for piece, shape in zip(pieces, shapes, strict=True)]
+
+    return cut
 
 
 def gather_weights(weights: NamedWeights, ranks: Ranks) -> WholeWeights:
     """The weights as they are now: the rows of the first replica's ranks are on their way to rank 0
     when it returns. Every rank calls it, and keeps the result until it has called that.
     """
-    named = list(weights)
     if ranks.rank >= ranks.num_shards:
         return dict
-    own = copy_rows(named)
+    # The next update changes the weights while the copy is on its way.
+    own = copy_rows(weights)
     if ranks.rank > 0:
-        sent = torch.from_numpy(np.concatenate([rows.reshape(-1) for rows in own]))
+        sent = torch.from_numpy(np.concatenate([rows.reshape(-1) for rows in own()]))
         sending = Sending(start(dist.isend(sent, dst=0)), sent)
         return sending.wait
     shapes = [
-        [(_num_rows(weight, rank, ranks), *weight.shape[1:]) for _, weight in named]
+        [(_num_rows(weight, rank, ranks), *weight.shape[1:]) for _, weight in weights]
         for rank in range(1, ranks.num_shards)
     ]
     received = [torch.empty(sum(map(math.prod, shapes_of_rank))) for shapes_of_rank in shapes]
@@ -90,7 +107,7 @@ def gather_weights(weights: NamedWeights, ranks: Ranks) -> WholeWeights:
 
     def wait_whole() -> dict[str, NDArray[np.float32]]:
         wait_for(works)
-        parts = [own]
+        parts = [own()]
         for buffer, shapes_of_rank in zip(received, shapes, strict=True):
             pieces = torch.split(buffer, [math.prod(shape) for shape in shapes_of_rank])
             parts.append(
@@ -101,7 +118,7 @@ def gather_weights(weights: NamedWeights, ranks: Ranks) -> WholeWeights:
             )
         return {
             name: np.concatenate(rows)
-            for (name, _), rows in zip(named, zip(*parts, strict=True), strict=True)
+            for (name, _), rows in zip(weights, zip(*parts, strict=True), strict=True)
         }
 
     return wait_whole
@@ -114,6 +131,7 @@ class Sending(NamedTuple):
     tensor: Tensor
 
     def wait(self) -> dict[str, NDArray[np.float32]]:
+        # Ends with the collective timeout of the group at the latest.
         self.work.wait()
         return {}
 
@@ -156,7 +174,7 @@ def _device_sum(numbers: Tensor, first: int) -> Tensor:
 
 
 def _host_sum(rows: NDArray[np.float32], first: int) -> np.int64:
-    """The same on the host."""
+    """The part that these rows make, on the host."""
     bits = rows.reshape(-1).view(np.int32)
     with np.errstate(over="ignore"):
         factors = _odd_numbers(len(bits)) + np.int64(2 * first)

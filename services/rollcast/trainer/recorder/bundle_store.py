@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import save
 
 from rollcast.config.access_modes import open_for_group
+from rollcast.recorded.array_file import write_arrays
 from rollcast.recorded.recorded_index import IndexEntry, RecordedIndex
 from rollcast.recorded.step_bundle import (
     ARRAYS_FILE,
+    FORMAT,
     RECORD_FILE,
     WEIGHTS,
     StepBundle,
@@ -23,6 +25,8 @@ from rollcast.runfolder.files import RECORDED
 from rollcast.runfolder.writing import make_folder
 from rollcast.trainer.learner.whole_weights import array_digest
 from rollcast.wire.version import PolicyVersion
+
+_STEP_NAME = re.compile(r"step-\d+(-skipped|-failed)?")
 
 
 @dataclass(eq=False)
@@ -45,34 +49,40 @@ class BundleStore:
     def open(self) -> None:
         """Go on with the steps that an earlier trainer kept, and remove half-written ones."""
         make_folder(self._weights)
-        kept = [
-            entry
-            for entry in RecordedIndex.read(self.run_folder).steps
-            if (self._folder / entry.name).is_dir()
-        ]
-        self.index = RecordedIndex(kept)
-        names = {entry.name for entry in kept}
-        for path in self._folder.iterdir():
-            if path.is_dir() and path != self._weights and path.name not in names:
-                shutil.rmtree(path)
+        for path in self._folder.glob(".step-*"):
+            shutil.rmtree(path)
         for path in self._weights.glob("*.tmp"):
             path.unlink()
+        listed = {entry.name: entry for entry in RecordedIndex.read(self.run_folder).steps}
+        there = {path.name for path in self._folder.iterdir() if _STEP_NAME.fullmatch(path.name)}
+        # Of a trainer that was killed before it wrote the list, or if that cannot be read
+        unlisted = [self._entry_of_folder(name) for name in there - listed.keys()]
+        unlisted.sort(key=lambda entry: entry.step)
+        kept = [entry for name, entry in listed.items() if name in there]
+        self.index = RecordedIndex([*unlisted, *kept])
 
     def add_step(self, bundle: StepBundle, name: str, badness: float) -> int:
         """Write a step and remove others to make room; returns how many were removed."""
         record, arrays = encode_step(bundle)
         temporary = self._folder / f".{name}"
         shutil.rmtree(temporary, ignore_errors=True)
-        make_folder(temporary)
-        for file_name, content in ((RECORD_FILE, record), (ARRAYS_FILE, arrays)):
-            _write(temporary / file_name, content)
+        try:
+            make_folder(temporary)
+            with open(temporary / RECORD_FILE, "wb", opener=open_for_group) as file:
+                file.write(record)
+            write_arrays(temporary / ARRAYS_FILE, arrays, {"format": FORMAT})
+        except BaseException:  # a full disk needs the room for checkpoints
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        # The folder gets its name when it is complete, so that a reader never sees half a step.
+        num_bytes = sum(path.stat().st_size for path in temporary.iterdir())
         target = self._folder / name
         if target.exists():
             shutil.rmtree(target)
         temporary.replace(target)
-        num_bytes = len(record) + len(arrays)
-        versions = self._needed_versions(bundle.version)
+        versions = self._needed_versions(bundle.version.step)
         entry = IndexEntry(name, bundle.step, list(bundle.conditions), badness, num_bytes, versions)
+        # A step that a resumed run makes again replaces its earlier record.
         others = [item for item in self.index.steps if item.name != name]
         self.index = RecordedIndex([*others, entry])
         num_removed = self._remove_surplus()
@@ -82,12 +92,22 @@ class BundleStore:
     def has_weights(self, version: PolicyVersion) -> bool:
         return self._file(str(version)).exists()
 
-    def add_weights(self, version: PolicyVersion, weights: dict[str, NDArray[np.float32]]) -> None:
-        content = save(weights, {name: array_digest(array) for name, array in weights.items()})
-        temporary = self._file(str(version)).with_suffix(".tmp")
-        _write(temporary, content)
-        temporary.replace(self._file(str(version)))
-        self._remove_surplus()
+    def add_weights(
+        self,
+        version: PolicyVersion,
+        weights: dict[str, NDArray[np.float32]],
+        digests: dict[str, str],
+    ) -> int:
+        """Write the weights of a version; returns how many steps were removed to make room.
+
+        `digests`: their checksums when they were used; empty = not known.
+        """
+        known = digests or {name: array_digest(array) for name, array in weights.items()}
+        write_arrays(self._file(str(version)), weights, known)
+        num_removed = self._remove_surplus()
+        if num_removed:
+            self.index.write(self.run_folder)
+        return num_removed
 
     @property
     def num_bytes(self) -> int:
@@ -98,6 +118,7 @@ class BundleStore:
         """Remove weights that no step needs, and steps until the rest fits; returns how many."""
         self._remove_unneeded_weights()
         num_removed = 0
+        # Each removal may free weights that no other step needs.
         while self.num_bytes > self.max_bytes and (entry := self.index.least_valuable()):
             shutil.rmtree(self._folder / entry.name)
             self.index = self.index.without(entry)
@@ -120,12 +141,18 @@ class BundleStore:
             if version not in needed:
                 self._file(version).unlink()
 
-    def _needed_versions(self, version: PolicyVersion) -> list[str]:
-        """Kept versions that a step from `version` on needs."""
+    def _entry_of_folder(self, name: str) -> IndexEntry:
+        """The entry of a step that the index does not list; its conditions are in its record."""
+        step = int(name.split("-")[1])
+        num_bytes = sum(path.stat().st_size for path in (self._folder / name).iterdir())
+        return IndexEntry(name, step, [], 0.0, num_bytes, self._needed_versions(step - 1))
+
+    def _needed_versions(self, step: int) -> list[str]:
+        """Kept versions that a step from the weights of `step` on needs."""
         return [
             name
             for name in self._kept_versions()
-            if 0 <= version.step - PolicyVersion.parse(name).step <= self.num_older_versions
+            if 0 <= step - PolicyVersion.parse(name).step <= self.num_older_versions
         ]
 
     def _kept_versions(self) -> list[str]:
@@ -135,8 +162,3 @@ class BundleStore:
 
     def _file(self, version: str) -> Path:
         return self._weights / f"{version}.safetensors"
-
-
-def _write(path: Path, content: bytes) -> None:
-    with open(path, "wb", opener=open_for_group) as file:
-        file.write(content)

@@ -33,7 +33,7 @@ class PendingStep:
     groups: list[RolloutGroup]
     sequences: Sequence[TrainingSequence]
     weights: WholeWeights | None
-    """Those before the step, until the thread has them; None = they are not kept."""
+    """The weights before the step, until the thread has them; None = they are not kept."""
     teacher: Mapping[int, TeacherAnswers]
     """By task sequence, an endpoint's answers."""
     waited_seconds: float
@@ -84,8 +84,10 @@ class PendingStep:
         return sum(array.nbytes for array in (*arrays, *taped))
 
     def complete(self) -> None:
-        """Called by the recorder's thread: the tape holds copies of the weights until then."""
-        if self.taped is not None:
+        """Called by the recorder's thread: the tape holds copies of the weights until then. Another
+        call does nothing.
+        """
+        if self.taped is not None and not self.digests_after:
             self.taped.wait()
             self.digests_before = self.taped.digests_before()
             self.digests_after = self.taped.digests_after()

@@ -4,26 +4,26 @@
                                           -> ring of the last steps, in memory
                                           -> a thread: bundle -> disk, within record.max_bytes
 
-    evaluated: the thread fits the curve, for the condition `broken`
-    fail:      the ring, and the step under way, are written before the trainer ends
+    note_evaluation: the thread fits the curve, for the condition `broken`
+    fail:            the ring, and the step under way, are written before the trainer ends
 
-The thread never holds a step up: what it has no room for is dropped and counted.
+The thread never holds a step up: steps without room are dropped and counted.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
 from rollcast.config.errors import UserError
 from rollcast.config.record import StepRecording
-from rollcast.config.run import RunConfig
 from rollcast.curves.run_forecast import forecast_history
 from rollcast.curves.sources.run_folder import history_of_folder
 from rollcast.rollouts.records import PromptTask, RolloutGroup
@@ -40,6 +40,8 @@ from rollcast.trainer.recorder.pending_step import PendingStep, TeacherAnswers
 from rollcast.wire.version import PolicyVersion
 
 log = get_logger()
+MemoryKind = Literal["steps", "weights"]
+"""Kinds of memory that wait for the disk."""
 
 
 class StepRecorder:
@@ -47,18 +49,21 @@ class StepRecorder:
 
     def __init__(
         self,
-        config: RunConfig,
         learners: LearnerGroup,
         exporter: Exporter,
         find_task: Callable[[RolloutGroup], PromptTask],
         max_staleness: int,
     ) -> None:
         """`find_task`: the task that a group answers, until the group is settled."""
+        config = learners.config
         self._settings: StepRecording = config.record
         self._run = config.run
         self._run_folder = config.run_folder
         self._run_settings: dict[str, Any] = config.model_dump(mode="json")
         self._learners = learners
+        assert learners.learner.tape is not None
+        self._tape = learners.learner.tape
+        self._takes_weights = False
         # In float32
         self._weight_bytes = sum(4 * math.prod(spec.shape) for spec in learners.specs)
         self._exporter = exporter
@@ -70,7 +75,7 @@ class StepRecorder:
         self._under_way: PendingStep | None = None
         self._was_broken = False
         self._lock = Lock()
-        self._pending_bytes = 0
+        self._pending_bytes: Counter[MemoryKind] = Counter()
         self._futures: list[Future[None]] = []
         self._thread = ThreadPoolExecutor(1, "recorder")
         self._store = BundleStore(
@@ -79,7 +84,7 @@ class StepRecorder:
             self._num_older_versions,
             ring_length=self._ring.maxlen or 0,
         )
-        self._submit(0, self._store.open)
+        self._submit("steps", 0, self._store.open)
 
     def begin(
         self,
@@ -92,7 +97,12 @@ class StepRecorder:
         started = time.perf_counter()
         tasks = [self._find_task(group) for group in groups]
         weights: WholeWeights | None = None
-        if self._keeps_weights(version.step):
+        # Weights that would be dropped are not gathered: a transfer between ranks that is never
+        # received blocks every later one.
+        self._takes_weights = self._keeps_weights(version.step) and self._reserve(
+            "weights", self._weight_bytes
+        )
+        if self._takes_weights and not self._tape.copies_whole_weights:
             weights = self._learners.gather_weights()
         self._under_way = PendingStep(
             version,
@@ -108,12 +118,10 @@ class StepRecorder:
         """The update is over, whether or not it made a step."""
         started = time.perf_counter()
         pending = self._under_way
-        tape = self._learners.learner.tape
         assert pending is not None
-        assert tape is not None
         self._under_way = None
         pending.stats = stats
-        pending.taped = tape.take()
+        pending.taped = self._tape.take()
         pending.at = time.time()
         with self._lock:
             self._ring.append(pending)
@@ -123,30 +131,28 @@ class StepRecorder:
         conditions = pending.find_conditions(self._settings)
         every = self._settings.every_steps
         is_due = every is not None and stats.applied and pending.step % every == 0
-        before_end = pending.waited_seconds
         if pending.taped is not None:
-            before_end += pending.taped.seconds
-        pending.waited_seconds = before_end + time.perf_counter() - started
-        # Not earlier: the thread shares this process's interpreter with the step.
-        self._keep_weights(pending)
+            pending.waited_seconds += pending.taped.seconds
+        pending.waited_seconds += time.perf_counter() - started
+        self._exporter.add(trainer_metrics.RECORDER_WAIT, pending.waited_seconds)
+        # Last: the thread shares this process's interpreter with the step.
+        self._submit_weights(pending)
         if conditions:
             self._write_ring(tuple(conditions), max(conditions.values()))
         elif is_due:
             self._write(pending, (), 0.0)
-        waited_seconds = before_end + time.perf_counter() - started
-        self._exporter.add(trainer_metrics.RECORDER_WAIT, waited_seconds)
 
-    def evaluated(self) -> None:
+    def note_evaluation(self) -> None:
         """The curve has a new point."""
         if "broken" in self._settings.on:
-            self._submit(0, self._judge)
+            self._submit("steps", 0, self._judge)
 
     def fail(self, error: BaseException) -> None:
         """The trainer ends with this error."""
         if "failed" not in self._settings.on:
             return
         if self._under_way is not None:
-            self._keep_weights(self._under_way)
+            self._submit_weights(self._under_way)
             with self._lock:
                 self._ring.append(self._under_way)
         if self._ring:
@@ -175,15 +181,15 @@ class StepRecorder:
         later_steps = range(first, first + 1 + self._num_older_versions)
         return any(step % self._settings.every_steps == 0 for step in later_steps)
 
-    def _keep_weights(self, pending: PendingStep) -> None:
+    def _submit_weights(self, pending: PendingStep) -> None:
         """Let the thread write the weights before a step, and compute checksums."""
         weights = pending.weights
         pending.weights = None
-        self._submit(0, pending.complete)
+        if self._takes_weights and self._tape.copies_whole_weights:
+            weights = self._tape.take_whole_weights()
+        self._submit("steps", 0, pending.complete)
         if weights is not None:
-            self._submit(
-                self._weight_bytes, lambda: self._store.add_weights(pending.version, weights())
-            )
+            self._start("weights", self._weight_bytes, partial(self._add_weights, pending, weights))
 
     def _write_ring(self, conditions: tuple[str, ...], badness: float) -> None:
         """Write the last steps; the conditions are those of the newest."""
@@ -195,25 +201,36 @@ class StepRecorder:
         self._write(newest, conditions, badness)
 
     def _write(self, pending: PendingStep, conditions: tuple[str, ...], badness: float) -> None:
-        pending.is_written = self._submit(
-            pending.num_bytes, lambda: self._write_now(pending, conditions, badness)
-        )
+        action = partial(self._write_now, pending, conditions, badness)
+        pending.is_written = self._submit("steps", pending.num_bytes, action)
 
-    def _submit(self, num_bytes: int, action: Callable[[], None]) -> bool:
+    def _submit(self, kind: MemoryKind, num_bytes: int, action: Callable[[], object]) -> bool:
         """Let the thread do it; False = it was dropped: what waits takes too much memory."""
+        has_room = self._reserve(kind, num_bytes)
+        if has_room:
+            self._start(kind, num_bytes, action)
+        return has_room
+
+    def _reserve(self, kind: MemoryKind, num_bytes: int) -> bool:
+        """Count memory that will wait for the thread, if there is room."""
         with self._lock:
-            # What may wait for the disk; one item always may.
-            if self._pending_bytes and self._pending_bytes + num_bytes > 1 << 30:
+            waiting = self._pending_bytes[kind]
+            # What may wait for the disk, of steps and of weights; one item of each always may.
+            if num_bytes and waiting and waiting + num_bytes > 1 << 30:
                 self._exporter.add(trainer_metrics.RECORDER_DROPPED, reason="slow_disk")
                 return False
-            self._pending_bytes += num_bytes
-            future = self._thread.submit(self._carry_out, num_bytes, action)
-            self._futures = [item for item in self._futures if not item.done()] + [future]
+            self._pending_bytes[kind] += num_bytes
         return True
+
+    def _start(self, kind: MemoryKind, num_bytes: int, action: Callable[[], object]) -> None:
+        """Let the thread do what there is room for."""
+        with self._lock:
+            future = self._thread.submit(self._carry_out, kind, num_bytes, action)
+            self._futures = [item for item in self._futures if not item.done()] + [future]
 
     # The thread
 
-    def _carry_out(self, num_bytes: int, action: Callable[[], None]) -> None:
+    def _carry_out(self, kind: MemoryKind, num_bytes: int, action: Callable[[], object]) -> None:
         try:
             action()
         except (OSError, UserError) as error:
@@ -224,15 +241,22 @@ class StepRecorder:
             log.exception("the recorder failed", error=str(error))
         finally:
             with self._lock:
-                self._pending_bytes -= num_bytes
+                self._pending_bytes[kind] -= num_bytes
+
+    def _add_weights(self, pending: PendingStep, weights: WholeWeights) -> None:
+        digests = pending.digests_before
+        self._count_removed(self._store.add_weights(pending.version, weights(), digests))
+
+    def _count_removed(self, num_removed: int) -> None:
+        if num_removed:
+            self._exporter.add(trainer_metrics.RECORDER_DROPPED, num_removed, reason="max_bytes")
 
     def _write_now(self, pending: PendingStep, conditions: tuple[str, ...], badness: float) -> None:
+        pending.complete()  # a curve that breaks has the newest step written before its turn
         bundle = pending.to_bundle(
             self._run, self._run_settings, conditions, self._settings.weights
         )
-        num_removed = self._store.add_step(bundle, pending.name, badness)
-        if num_removed:
-            self._exporter.add(trainer_metrics.RECORDER_DROPPED, num_removed, reason="max_bytes")
+        self._count_removed(self._store.add_step(bundle, pending.name, badness))
         for reason in conditions or ("every_steps",):
             self._exporter.add(trainer_metrics.RECORDED_STEPS, reason=reason)
         self._exporter.set(trainer_metrics.RECORDER_BYTES, self._store.num_bytes)

@@ -77,6 +77,7 @@ def check_assembly(batch: RecordedBatch, report: ReplayReport, other_rewards: Re
     except UserError as error:
         report.not_checked("trainer", "advantages and token weights", str(error))
         return
+    # Sequences that only one side trained on
     differing = sorted(made.keys() ^ recorded.keys())
     report.add(
         "trainer",
@@ -101,7 +102,7 @@ def check_assembly(batch: RecordedBatch, report: ReplayReport, other_rewards: Re
 def _advantages(
     recorded: RecordedSequence, made: TrainingSequence
 ) -> Iterable[tuple[float, float]]:
-    """Of each token; those of another number of tokens are not compared one by one."""
+    """The pairs of each token; one pair that differs if their numbers do."""
     pair = (recorded.token_advantages, made.token_advantages)
     if pair[0] is None or pair[1] is None or len(pair[0]) != len(pair[1]):
         return [(0.0, math.inf)]

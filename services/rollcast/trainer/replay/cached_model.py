@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rollcast.config.model import Model
-from rollcast.recorded.plain_values import Arrays
+from rollcast.recorded.array_file import Arrays
 from rollcast.rollouts.records import Branch, LegKind, Rollout, TokenIds
 from rollcast.trainer.learner.adapters import ADAPTER, adapted_layers, add_adapters
 from rollcast.trainer.learner.router_replay import RouterReplay
@@ -117,7 +117,10 @@ class CachedModel:
     def _run(self, version: PolicyVersion, until: int) -> Tensor:
         """Feed the inputs that the cache lacks of the first `until`; logits of those."""
         if version != self._loaded:
-            for name, array in self._load_weights(version).items():
+            weights = self._load_weights(version)
+            if unknown := weights.keys() - self._parameters.keys():
+                raise ValueError(f"it has no weight {min(unknown)}")
+            for name, array in weights.items():
                 self._parameters[name].copy_(torch.from_numpy(array))
             self._loaded = version
         begin = self._num_entries

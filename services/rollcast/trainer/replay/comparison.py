@@ -39,7 +39,7 @@ class TokenPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RecordCheck:
     """A part of the record, and its replay."""
 
     component: Component
@@ -62,7 +62,7 @@ class ReplayReport:
 
     step: str
     """Name of the recorded step."""
-    comparisons: list[Comparison] = field(default_factory=list)
+    comparisons: list[RecordCheck] = field(default_factory=list)
     figures: dict[str, dict[str, float | None]] = field(default_factory=dict)
     """By name the recorded and the replayed value."""
     counterfactual: dict[str, Any] | None = None
@@ -89,7 +89,7 @@ class ReplayReport:
             reason = ""
             place = None
         counts = (num_compared, num_different, largest)
-        self.comparisons.append(Comparison(component, check, state, *counts, reason, place))
+        self.comparisons.append(RecordCheck(component, check, state, *counts, reason, place))
 
     def compare(
         self,
@@ -104,7 +104,8 @@ class ReplayReport:
         """
         recorded, replayed = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
         scale = max(np.abs(recorded[np.isfinite(recorded)]).max(initial=0.0), 1e-9)
-        gaps = np.where(recorded == replayed, 0.0, np.abs(recorded - replayed))
+        with np.errstate(invalid="ignore"):  # inf - inf
+            gaps = np.where(recorded == replayed, 0.0, np.abs(recorded - replayed))
         gaps = np.where(np.isnan(recorded) & np.isnan(replayed), 0.0, gaps)
         worst = int(np.argmax(gaps)) if len(gaps) else 0
         if len(pairs) == 1:
@@ -122,7 +123,7 @@ class ReplayReport:
         )
 
     def not_checked(self, component: Component, check: str, reason: str) -> None:
-        self.comparisons.append(Comparison(component, check, "not checked", 0, 0, None, reason))
+        self.comparisons.append(RecordCheck(component, check, "not checked", 0, 0, None, reason))
 
     @property
     def disagreeing(self) -> tuple[Component, ...]:

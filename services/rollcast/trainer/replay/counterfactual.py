@@ -16,8 +16,9 @@ import numpy as np
 import yaml
 
 from rollcast.config.errors import UserError
+from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig, parse_run_config
-from rollcast.recorded.plain_values import Arrays
+from rollcast.recorded.array_file import Arrays
 from rollcast.trainer.learner.batch import MicroBatch, TrainingSequence, plan_micro_batches
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.replay.assembled import assemble_again
@@ -51,6 +52,7 @@ def changed_config(batch: RecordedBatch, loss: str | None, settings: Sequence[st
             raise UserError(
                 f"--set {setting}: needs recipe.NAME=VALUE, such as recipe.loss.kind=gspo"
             )
+        # A missing group on the way is made: its other settings are defaults.
         group = changed
         for parent in parents:
             if not isinstance(group.get(parent), dict):
@@ -69,14 +71,20 @@ def changed_config(batch: RecordedBatch, loss: str | None, settings: Sequence[st
 
 
 def counterfactual(
-    batch: RecordedBatch, config: RunConfig, ranks: Ranks, weights: Arrays | None
+    batch: RecordedBatch,
+    recipe: Recipe,
+    tokens_per_micro_batch: int,
+    ranks: Ranks,
+    weights: Arrays | None,
 ) -> dict[str, Any]:
-    """Figures under both recipes. Raises UserError as functions of the user's own do."""
-    trainer = config.trainer
-    sequences = assemble_again(batch, config.recipe)
-    micro_batches = plan_micro_batches(
-        sequences, world_size=1, max_tokens=trainer.tokens_per_micro_batch
-    )[0]
+    """Figures under the recorded and the other `recipe`.
+
+    Raises UserError as functions of the user's own do.
+    """
+    sequences = assemble_again(batch, recipe)
+    micro_batches = plan_micro_batches(sequences, world_size=1, max_tokens=tokens_per_micro_batch)[
+        0
+    ]
     answer: dict[str, Any] = {
         "sequences": {"recorded": len(batch.sequences), "other": len(sequences)},
         "not_checked": [],
@@ -86,11 +94,11 @@ def counterfactual(
         return answer
     if weights is None:
         recorded = figures_of_record(batch, batch.config.recipe, batch.micro_batches)
-        other = figures_of_record(batch, config.recipe, micro_batches)
+        other = figures_of_record(batch, recipe, micro_batches)
         if other is None:
             answer["not_checked"].append(
-                "loss: the other recipe trains on sequences without recorded log-probs; "
-                "record.weights: step makes them"
+                "loss: the other recipe needs log-probs of further sequences or of a reference "
+                "policy, which are not recorded; with record.weights: step they are computed"
             )
         answer["not_checked"].append(
             "gradient norm and change of probabilities: no weights were kept (record.weights)"
@@ -98,9 +106,9 @@ def counterfactual(
         answer["figures"] = _side_by_side(recorded or {}, other or {})
         return answer
     recorded, own_changes = _update_and_changes(
-        batch, batch.config, batch.micro_batches, ranks, weights
+        batch, batch.config.recipe, batch.micro_batches, ranks, weights
     )
-    other, other_changes = _update_and_changes(batch, config, micro_batches, ranks, weights)
+    other, other_changes = _update_and_changes(batch, recipe, micro_batches, ranks, weights)
     answer["figures"] = _side_by_side(recorded, other)
     answer["probability_changes"] = _changes(batch, sequences, own_changes, other_changes)
     return answer
@@ -116,13 +124,13 @@ def _side_by_side(recorded: dict[str, Any], other: dict[str, Any]) -> dict[str, 
 
 def _update_and_changes(
     batch: RecordedBatch,
-    config: RunConfig,
+    recipe: Recipe,
     micro_batches: Sequence[MicroBatch],
     ranks: Ranks,
     weights: Arrays,
 ) -> tuple[dict[str, Any], dict[TokenKey, tuple[float, float]]]:
     """Figures of one update, and each loss token's log-prob before and after it."""
-    learner = make_learner(batch, config.recipe, ranks, weights)
+    learner = make_learner(batch, recipe, ranks, weights)
     stats, before = update(learner, micro_batches)
     _, after = update(learner, micro_batches)
     keys = [

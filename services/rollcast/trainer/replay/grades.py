@@ -78,7 +78,7 @@ def _grade(
     grade_again: Callable[[str, str, str], Grade],
     text: Callable[[list[int]], str],
 ) -> tuple[float, str]:
-    """The reward of now, and why there is none; empty = there is one."""
+    """The reward of now, and the reason why it is not known; empty = it is."""
     try:
         if reason := _why_not(task, rollout, verifiers):
             return 0.0, reason

@@ -57,6 +57,8 @@ def figures_of_record(
         recorded = {name: batch.values(name, micro_batch) for name in names}
         if recorded["logprobs"] is None or recorded["entropy"] is None:
             return None
+        if recipe.kl is not None and recorded["reference_logprobs"] is None:
+            return None
         padded = pad_micro_batch(micro_batch, torch.device("cpu"))
         advantages = padded.advantages
         if (trained := recorded["trained_advantages"]) is not None and recipe.distillation:

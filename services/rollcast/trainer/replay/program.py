@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
-from rollcast.recorded.plain_values import Arrays
+from rollcast.recorded.array_file import Arrays
 from rollcast.recorded.recorded_index import find_step
 from rollcast.recorded.step_bundle import StepBundle, load_step
 from rollcast.tasks.tokens import Tokenizer, load_tokenizer
@@ -53,7 +53,9 @@ def replay(
     check_labels(batch, report)
     weights = _check_weights(batch, report, ranks)
     if changed is not None:
-        report.counterfactual = counterfactual(batch, changed, ranks, weights)
+        report.counterfactual = counterfactual(
+            batch, changed.recipe, changed.trainer.tokens_per_micro_batch, ranks, weights
+        )
     if group is not None:
         report.tokens = token_rows(batch)
     return report

@@ -106,15 +106,15 @@ class RecordedBatch:
         sequence lacks them.
         """
         parts = [
-            getattr(self._recorded[sequence.origin], name, None)
-            if sequence.origin in self._recorded
+            getattr(self._sequence_records[sequence.origin], name, None)
+            if sequence.origin in self._sequence_records
             else None
             for sequence in micro_batch
         ]
         return None if any(part is None for part in parts) else np.concatenate([*parts, []])
 
     @cached_property
-    def _recorded(self) -> Mapping[tuple[int, int, int], RecordedSequence]:
+    def _sequence_records(self) -> Mapping[tuple[int, int, int], RecordedSequence]:
         return {(item.group, item.rollout, item.number): item for item in self.bundle.sequences}
 
     def place(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from rollcast.recorded.plain_values import Arrays
+from rollcast.recorded.array_file import Arrays
 from rollcast.rollouts.records import Branch, Rollout, TokenIds
 from rollcast.trainer.replay.cached_model import (
     CachedModel,
@@ -51,6 +51,7 @@ def check_labels(batch: RecordedBatch, report: ReplayReport) -> None:
                     for at, version in enumerate(versions)
                     if version is None or not oldest <= version.step <= bundle.version.step
                 ]
+                # The first token is enough to show it.
                 if impossible:
                     wrong_spans.append(batch.place(index, place, number, impossible[0]))
     report.add(
@@ -98,6 +99,7 @@ def check_sampling(batch: RecordedBatch, report: ReplayReport, unusable: set[str
                     num_left_out += 1
                     continue
                 origin = TokenOrigin(index, place, number)
+                # Forced tokens were not sampled, so their log-probs say nothing of the generator.
                 positions = np.flatnonzero(sampled_mask(sequence))
                 replayed = sampler.logprobs(origin, versions)[positions]
                 recorded = sequence.logprobs[positions]

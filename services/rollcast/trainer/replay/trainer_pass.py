@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from rollcast.config.recipe import Recipe
-from rollcast.recorded.plain_values import Arrays
+from rollcast.recorded.array_file import Arrays
 from rollcast.recorded.step_bundle import RECORD_FILE, load_step
 from rollcast.trainer.learner.batch import MicroBatch, denominator
 from rollcast.trainer.learner.group import build_learner
@@ -47,7 +47,7 @@ def make_learner(batch: RecordedBatch, recipe: Recipe, ranks: Ranks, weights: Ar
         for name, weight in trained.items():
             weight.to_local().copy_(torch.from_numpy(weights[name]))
     learner.updates = batch.bundle.version.step
-    learner.tape = LossTape(ranks, learner.policy.trained_weights)
+    learner.tape = LossTape(ranks, list(trained.items()))
     return learner
 
 
