@@ -37,6 +37,8 @@ from testkit.replay import replay_logprobs
 from testkit.tiny_model import perturb
 
 PROMPT_TOKENS = 40
+MAX_TOKENS = 256
+"""Of a rollout. Enough steps for two updates on a busy machine with a tiny model too."""
 NUM_VERSIONS = 3
 MAX_ERROR_RATIO = 3.0
 """Largest log-prob error with drafts, as a multiple of that without: other shapes of products, and
@@ -106,11 +108,8 @@ async def sample_row(
     is_small: bool,
 ) -> dict[str, Any]:
     """Rollouts with updates in flight, their replay, and what the engine counted."""
-    max_tokens = 60 if is_small else 256
-    config = run_config(folder, drafts, max_tokens)
-    task = make_task(
-        16 if is_small else 64, max_tokens, models.qwen3(shape_name(is_small=is_small))
-    )
+    config = run_config(folder, drafts)
+    task = make_task(16 if is_small else 64, models.qwen3(shape_name(is_small=is_small)))
     engine_start.set_environment(config.generator)
     with unvalidated_drafts():
         engine = await Engine.start(config, "proof")
@@ -125,7 +124,7 @@ async def sample_row(
                 running.create_task(sampler.run())
             for number, version in enumerate(later, 1):
                 # Some rollouts end early: this many tokens are sampled while others go on.
-                await reach(engine, samplers, number * task.num_rollouts * max_tokens // 8)
+                await reach(engine, samplers, number * task.num_rollouts * MAX_TOKENS // 8)
                 await engine.update(version, "load_file", str(version_file(folder, version)))
         seconds = time.monotonic() - began
         await engine.observe()
@@ -167,7 +166,7 @@ def unvalidated_drafts() -> Iterator[None]:
         yield
 
 
-def run_config(folder: Path, drafts: dict[str, Any] | None, max_tokens: int) -> RunConfig:
+def run_config(folder: Path, drafts: dict[str, Any] | None) -> RunConfig:
     return parse_run_config(
         {
             "run": "proof",
@@ -175,12 +174,12 @@ def run_config(folder: Path, drafts: dict[str, Any] | None, max_tokens: int) -> 
             "model": {
                 "path": str(folder / "model"),
                 "dtype": "float32",
-                "max_length": PROMPT_TOKENS + max_tokens,
+                "max_length": PROMPT_TOKENS + MAX_TOKENS,
             },
             "recipe": {
                 "length_control": {"kind": "none"},
                 "max_prompt_tokens": PROMPT_TOKENS,
-                "max_completion_tokens": max_tokens,
+                "max_completion_tokens": MAX_TOKENS,
             },
             "generator": {
                 "slots": 64,
@@ -192,7 +191,7 @@ def run_config(folder: Path, drafts: dict[str, Any] | None, max_tokens: int) -> 
     )
 
 
-def make_task(num_rollouts: int, max_tokens: int, model_config: Any) -> PromptTask:
+def make_task(num_rollouts: int, model_config: Any) -> PromptTask:
     prompt = np.random.default_rng(1).integers(0, model_config.vocab_size, PROMPT_TOKENS)
     return PromptTask(
         sequence=1,
@@ -203,7 +202,7 @@ def make_task(num_rollouts: int, max_tokens: int, model_config: Any) -> PromptTa
         prompt_token_ids=prompt.astype(np.int32),
         num_rollouts=num_rollouts,
         sampling=Sampling(temperature=0.7),
-        length=LengthBudget(max_tokens=max_tokens),
+        length=LengthBudget(max_tokens=MAX_TOKENS),
         verifier="arithmetic",
         reference="",
     )

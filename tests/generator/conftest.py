@@ -75,6 +75,8 @@ class Versions:
             config.model.path, dtype=torch.float32
         ).eval()
         self.base = {name: value.clone() for name, value in self.model.state_dict().items()}
+        if self.model.config.tie_word_embeddings:
+            del self.base["lm_head.weight"]
         self.weights: dict[PolicyVersion, dict[str, Any]] = {}
         self.folder = folder
         self.incarnation = FIRST_INCARNATION

@@ -5,15 +5,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
 import torch
 
-from rollcast.config.engine_arguments import EngineArguments
 from rollcast.config.errors import UserError
-from rollcast.config.run import RunConfig
 from rollcast.rollouts.records import LengthBudget, StopReason
 from testkit.tiny_model import make_architecture, make_tiny_model, perturb
 from tests.generator.conftest import (
@@ -25,22 +22,11 @@ from tests.generator.conftest import (
     sample_all,
     small_run,
 )
+from tests.generator.drafting import LOW_TEMPERATURE, NGRAM, make_long_texts, with_drafts
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="session")]
 
 TOLERANCE = 1e-4
-NGRAM = {
-    "method": "ngram",
-    "num_speculative_tokens": 3,
-    "prompt_lookup_min": 1,
-    "prompt_lookup_max": 3,
-}
-
-
-def with_drafts(config: RunConfig, drafts: dict[str, Any]) -> RunConfig:
-    engine = EngineArguments.model_validate({"speculative_config": drafts})
-    generator = config.generator.model_copy(update={"engine": engine})
-    return config.model_copy(update={"generator": generator})
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -69,7 +55,7 @@ async def drafted_by_model(tmp_path_factory: pytest.TempPathFactory) -> AsyncIte
 async def drafted_by_ngrams(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Versions]:
     """A Llama whose memory is too small for the rollouts of a test."""
     folder = tmp_path_factory.mktemp("ngrams")
-    make_architecture(folder / "model", "llama", max_length=512)
+    make_long_texts(folder / "model", "llama")
     versions = await Versions.start(with_drafts(small_run(folder), NGRAM), folder, **TIGHT)
     await versions.begin()
     yield versions
@@ -113,14 +99,29 @@ async def test_a_model_accepts_its_own_drafts_and_few_of_another_version(
 
 async def test_drafts_for_a_recurrent_model_are_refused(tmp_path: Path) -> None:
     make_architecture(tmp_path / "model", "qwen3_next", max_length=512)
-    with pytest.raises(UserError, match="drafts for a model with recurrent layers"):
+    with pytest.raises(UserError, match="recurrent layers cannot set their state back"):
         await Versions.start(with_drafts(small_run(tmp_path), NGRAM), tmp_path)
+
+
+async def test_a_missing_model_that_drafts_is_named(tmp_path: Path) -> None:
+    make_tiny_model(tmp_path / "model")
+    drafts = {"method": "draft_model", "model": "/no/model", "num_speculative_tokens": 3}
+    with pytest.raises(
+        UserError, match=r"speculative_config\.model = '/no/model': there is no such"
+    ):
+        await Versions.start(with_drafts(small_run(tmp_path), drafts), tmp_path)
 
 
 async def test_rebuilt_kv_of_ngrams_is_marked_and_replayed(drafted_by_ngrams: Versions) -> None:
     versions = drafted_by_ngrams
     await versions.apply(101)
-    task = make_task(2, random_prompt(2, 90), LengthBudget(max_tokens=250), rollouts=12)
+    task = make_task(
+        2,
+        random_prompt(2, 90),
+        LengthBudget(max_tokens=250),
+        rollouts=12,
+        temperature=LOW_TEMPERATURE,
+    )
     rollouts = await sample_all(
         versions, task, [None] * 12, [101 + step for step in range(1, 8)], pause=0.08
     )

@@ -17,8 +17,6 @@ def test_drafts_leave_tokens_and_log_probs_as_they_are(monkeypatch: pytest.Monke
     assert [row["drafts"] for row in figures["rows"]] == [None, "ngram", "draft_model"]
     assert len(figures["targets"]) == 4
     assert all(figures["targets"].values()), figures
-    by_model = figures["rows"][2]
-    assert by_model["accepted_tokens"] > 0.2 * by_model["drafted_tokens"]
 
 
 def test_wrong_log_probs_and_unlikely_tokens_miss_a_target() -> None:

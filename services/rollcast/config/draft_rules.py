@@ -39,7 +39,13 @@ def _drafts_are_one(drafts: Drafts) -> Iterator[Contradiction]:
         )
     fewest = drafts.prompt_lookup_min
     most = drafts.prompt_lookup_max
-    if fewest is not None and most is not None and fewest > most:
+    if drafts.method == "draft_model" and (fewest is not None or most is not None):
+        yield (
+            "prompt_lookup_max" if fewest is None else "prompt_lookup_min",
+            "a model that drafts looks nothing up; remove it",
+            "method",
+        )
+    elif fewest is not None and most is not None and fewest > most:
         yield (
             "prompt_lookup_min",
             f"it is above prompt_lookup_max {most}; lower it or raise that",

@@ -16,7 +16,7 @@ from rollcast.config import engine_arguments as passed
 from rollcast.config.drafts import Drafts, check_gpu_drafts
 from rollcast.config.errors import UserError
 from rollcast.config.lora import Lora, check_gpu_dtype
-from rollcast.config.model import TEXT_MODELS, text_part
+from rollcast.config.model import TEXT_MODELS, check_folder, text_part
 from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Generator
@@ -139,7 +139,11 @@ def engine_arguments(config: RunConfig, name: str) -> dict[str, Any]:
 
 
 def draft_arguments(drafts: Drafts, num_workers: int) -> dict[str, Any]:
-    """vLLM's arguments for speculative decoding."""
+    """vLLM's arguments for speculative decoding. Raises UserError if the model that drafts is not
+    there.
+    """
+    if drafts.model is not None:
+        check_folder(drafts.model, f"{passed.FIELD}.speculative_config.model")
     speculative_config = drafts.model_dump(mode="json", exclude_none=True)
     # The trainer sends the model's weights, not those of a model that drafts.
     speculative_config["draft_load_config"] = {"load_format": "auto"}
@@ -153,11 +157,11 @@ def draft_arguments(drafts: Drafts, num_workers: int) -> dict[str, Any]:
 
 
 def check_drafts(drafts: Drafts | None, *, is_recurrent: bool) -> None:
-    """Raise UserError if the model cannot take back tokens that it has refused."""
+    """Raise UserError if the model keeps states, which cover refused drafts too."""
     if drafts is not None and is_recurrent:
         raise UserError(
-            f"{passed.FIELD}.speculative_config: drafts for a model with recurrent layers have not "
-            "been validated; remove it"
+            f"{passed.FIELD}.speculative_config: on a CPU this model's recurrent layers cannot set "
+            "their state back to before a refused draft; remove it"
         )
 
 

@@ -40,7 +40,6 @@ def register() -> None:
         recurrent.split_prompts_at_states()
         recurrent.keep_what_was_drawn()
         drafts.repeat_settings_for_drafts()
-        drafts.read_weights_of_drafting_model()
         leave_out_torchvision()
 
 

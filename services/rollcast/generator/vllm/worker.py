@@ -21,6 +21,7 @@ import torch
 from rollcast.generator.vllm import plugin
 from rollcast.generator.vllm.adapter import PolicyAdapter
 from rollcast.generator.vllm.cpu.experts import pack_again
+from rollcast.generator.vllm.draft_weights import read_weights_of_drafting_model
 from rollcast.generator.vllm.engine_folder import end_with_generator
 from rollcast.generator.vllm.engine_start import RoutingShape, has_gpus
 from rollcast.generator.vllm.expert_stacks import load_stacks_whole
@@ -37,6 +38,7 @@ if not has_gpus():
     # `set_num_threads` works here, because vLLM has not bound its threads yet; afterwards it is
     # ignored.
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+read_weights_of_drafting_model()
 
 
 class GeneratorWorker:
