@@ -71,8 +71,9 @@ class Versions:
 
         self.engine = engine
         self.config = config
+        # The kernel that caps scores, for models that do so.
         self.model = AutoModelForCausalLM.from_pretrained(
-            config.model.path, dtype=torch.float32
+            config.model.path, dtype=torch.float32, attn_implementation="eager"
         ).eval()
         self.base = {name: value.clone() for name, value in self.model.state_dict().items()}
         if self.model.config.tie_word_embeddings:

@@ -15,8 +15,9 @@ NGRAM = {
     "prompt_lookup_min": 1,
     "prompt_lookup_max": 3,
 }
-LOW_TEMPERATURE = 0.3
-"""At which the models below repeat themselves, so that n-grams are accepted."""
+LOW_TEMPERATURE = 0.5
+"""At which the models below repeat themselves, so that n-grams are accepted. Rounding of a logit is
+divided by it."""
 
 
 def with_drafts(

@@ -36,11 +36,11 @@ async def test_accepted_drafts_and_updates_in_flight_are_replayed(
         task = make_task(
             1,
             random_prompt(1),
-            LengthBudget(max_tokens=150),
-            rollouts=8,
+            LengthBudget(max_tokens=100),
+            rollouts=4,
             temperature=LOW_TEMPERATURE,
         )
-        rollouts = await sample_all(versions, task, [None] * 8, [1, 2])
+        rollouts = await sample_all(versions, task, [None] * 4, [1, 2])
         assert max(len(rollout.version_spans) for rollout in rollouts) >= 2
         for rollout in rollouts:
             assert versions.largest_gap(rollout, task) < TOLERANCE
