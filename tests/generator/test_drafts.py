@@ -115,15 +115,16 @@ async def test_a_missing_model_that_drafts_is_named(tmp_path: Path) -> None:
 async def test_rebuilt_kv_of_ngrams_is_marked_and_replayed(drafted_by_ngrams: Versions) -> None:
     versions = drafted_by_ngrams
     await versions.apply(101)
+    # Together they would need twice the blocks that there are.
     task = make_task(
         2,
         random_prompt(2, 90),
-        LengthBudget(max_tokens=250),
-        rollouts=12,
+        LengthBudget(max_tokens=160),
+        rollouts=8,
         temperature=LOW_TEMPERATURE,
     )
     rollouts = await sample_all(
-        versions, task, [None] * 12, [101 + step for step in range(1, 8)], pause=0.08
+        versions, task, [None] * 8, [101 + step for step in range(1, 8)], pause=0.08
     )
     assert max(len(rollout.version_spans) for rollout in rollouts) >= 3
     assert sum(rollout.preemptions for rollout in rollouts) > 0
