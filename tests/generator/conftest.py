@@ -30,7 +30,11 @@ FIRST_INCARNATION = 1
 SEED_OF_STEP_0 = 1000
 """Of the noise in a version's weights; those of later steps follow."""
 
-TIGHT = {"num_gpu_blocks_override": 24, "max_num_batched_tokens": 64, "max_num_seqs": 16}
+TIGHT: dict[str, Any] = {
+    "num_gpu_blocks_override": 24,
+    "max_num_batched_tokens": 64,
+    "max_num_seqs": 16,
+}
 """Room for 23 blocks of 32 tokens, prefilled in chunks of at most 64 tokens for all requests
 together."""
 
