@@ -34,7 +34,7 @@ def _drafts_are_one(drafts: Drafts) -> Iterator[Contradiction]:
     if (drafts.model is None) != (drafts.method == "ngram"):
         yield (
             "model",
-            "the method draft_model needs a model, and ngram has none; set both accordingly",
+            "the method draft_model needs a model, and ngram uses no model; set both accordingly",
             "method",
         )
     fewest = drafts.prompt_lookup_min

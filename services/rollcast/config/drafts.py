@@ -13,7 +13,8 @@ from rollcast.config.errors import UserError
 
 class Drafts(Settings):
     method: Literal["ngram", "draft_model"]
-    """`ngram`: what followed the last tokens where they came before, in the prompt or the answer.
+    """`ngram`: the tokens that followed an earlier occurrence of the last ones, in the prompt or the
+    answer.
     `draft_model`: a smaller model of the same vocabulary, which the run does not train."""
     num_speculative_tokens: Annotated[int, Field(ge=1, le=128)]
     """Tokens drafted at a time; vLLM verifies 128 at most."""

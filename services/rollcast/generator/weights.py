@@ -57,7 +57,7 @@ class GeneratorWeights:
         self._engine = engine
         self._claims = claims
         self._exporter = exporter
-        self._reported = EngineCounts()
+        self._reported = EngineCounts.zero()
         self._decode_rate = DecodeRate()
         self._staged_path = ""
         """The path under which the engine's workers find the staged version, if they share it."""

@@ -61,7 +61,7 @@ class Engine:
         self._requests_by_id: WeakValueDictionary[str, EngineRequest] = WeakValueDictionary()
         """Every request that a rollout still references; the preemptions of others are of no
         use."""
-        self.counts = EngineCounts()
+        self.counts = EngineCounts.zero()
         self.load_seconds = 0.0
         """The part of the last update's pause that copied the parameters into the model."""
         self.stage: StagingPlace = "device"

@@ -3,7 +3,7 @@ from the scheduler's output inside the worker.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 from rollcast.generator.vllm.kv_blocks import KvBlocks
@@ -26,19 +26,24 @@ class EngineCounts:
     Read from the workers, so that a hung engine behind a live front end is seen.
     """
 
-    steps: int = 0
-    preemptions: int = 0
-    decode_tokens: float = 0.0
+    steps: int
+    preemptions: int
+    decode_tokens: float
     """Sum over the steps in which requests continued decoding: tokens that each of these got, on
     average. Without drafts the number of these steps."""
-    decode_seconds: float = 0.0
+    decode_seconds: float
     """Sum over these steps, each from the end of the step before to its own end."""
-    sampled_tokens: int = 0
-    drafted_tokens: int = 0
-    accepted_tokens: int = 0
+    sampled_tokens: int
+    drafted_tokens: int
+    accepted_tokens: int
     """Of the drafted tokens."""
-    inflight_tokens: int = 0
+    inflight_tokens: int
     """Tokens sampled so far by the unfinished requests."""
+
+    @classmethod
+    def zero(cls) -> "EngineCounts":
+        """The counts of an engine that has made no step."""
+        return cls(*(0 for _ in fields(cls)))
 
 
 class StepObserver:
@@ -50,7 +55,7 @@ class StepObserver:
 
     def __init__(self, block_sizes: Sequence[int], recurrent: Collection[int] = ()) -> None:
         """`block_sizes` and `recurrent`: see KvBlocks."""
-        self.counts = EngineCounts()
+        self.counts = EngineCounts.zero()
         """All except `inflight_tokens`, which `take_counts` adds."""
         self.last_step_at = 0.0
         """When the model last ran, in monotonic seconds."""
