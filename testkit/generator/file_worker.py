@@ -9,7 +9,7 @@ from rollcast.generator.vllm.worker import GeneratorWorker
 
 class FileWorker(GeneratorWorker):
     def load_file(self, path: str) -> tuple[list[str], float, float]:
-        """As `apply`."""
+        """Load a version as `apply` does, with the same results."""
         from safetensors.torch import load_file
 
         started = time.monotonic()

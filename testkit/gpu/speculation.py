@@ -38,7 +38,7 @@ from testkit.tiny_model import perturb
 
 PROMPT_TOKENS = 40
 MAX_TOKENS = 256
-"""Of a rollout. Enough steps for two updates on a busy machine with a tiny model too."""
+"""The longest rollout: enough steps for two updates, also of a tiny model on a busy machine."""
 NUM_VERSIONS = 3
 MAX_ERROR_RATIO = 3.0
 """Largest log-prob error with drafts, as a multiple of that without: other shapes of products, and
@@ -232,7 +232,7 @@ def replay_figures(
 
 
 def targets(rows: list[dict[str, Any]]) -> dict[str, bool]:
-    """By rows with drafts against the first, which has none."""
+    """Compare the rows with drafts with the first, which is without."""
     plain, *drafted = rows
     allowed = max(MAX_REPLAY_ERROR, MAX_ERROR_RATIO * plain["logprob_error_max"])
     errors = [
