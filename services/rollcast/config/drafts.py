@@ -13,7 +13,7 @@ from rollcast.config.errors import UserError
 
 class Drafts(Settings):
     method: Literal["ngram", "draft_model"]
-    """`ngram`: the tokens that followed an earlier occurrence of the last ones, in prompt or answer.
+    """`ngram`: tokens that followed an earlier occurrence of the last ones, in prompt or answer.
     `draft_model`: a smaller model of the same vocabulary, which the run does not train."""
     num_speculative_tokens: Annotated[int, Field(ge=1, le=128)]
     """Tokens drafted at a time; vLLM verifies 128 at most."""
