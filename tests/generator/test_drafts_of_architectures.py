@@ -20,7 +20,6 @@ TOLERANCE = 1e-4
     [
         pytest.param("qwen3", 2, id="two workers"),
         pytest.param("qwen3_moe", 1, id="experts"),
-        pytest.param("deepseek_v3", 1, id="latent attention and experts"),
         pytest.param("gemma2", 1, id="windows and caps"),
         pytest.param("gpt_oss", 1, id="windows, sinks and experts"),
     ],
