@@ -20,6 +20,7 @@ TOLERANCE = 1e-4
     [
         pytest.param("qwen3", 2, id="two workers"),
         pytest.param("qwen3_moe", 1, id="experts"),
+        pytest.param("deepseek_v3", 1, id="latent attention and experts"),
         pytest.param("gemma2", 1, id="windows and caps"),
         pytest.param("gpt_oss", 1, id="windows, sinks and experts"),
     ],
@@ -35,7 +36,7 @@ async def test_accepted_drafts_and_updates_in_flight_are_replayed(
         task = make_task(
             1,
             random_prompt(1),
-            LengthBudget(max_tokens=100),
+            LengthBudget(max_tokens=60),
             rollouts=4,
             temperature=LOW_TEMPERATURE,
         )

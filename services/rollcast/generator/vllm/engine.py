@@ -130,7 +130,8 @@ class Engine:
         quantization = config.generator.engine.quantization
         engine_start.check_routing(routing, config.recipe, config.model.max_length, quantization)
         engine_start.check_drafts(
-            config.generator.engine.speculative_config, self._llm.model_config
+            config.generator.engine.speculative_config,
+            is_recurrent=self._llm.model_config.has_inner_state,
         )
         self.routing = routing if config.recipe.router_replay else None
         # Only a tokenizer with more tokens than rows makes a check of each request necessary.

@@ -156,21 +156,12 @@ def draft_arguments(drafts: Drafts, num_workers: int) -> dict[str, Any]:
     }
 
 
-def check_drafts(drafts: Drafts | None, model_config: Any) -> None:
-    """Raise UserError if this model's layers cannot verify drafts on a CPU.
-
-    `model_config`: vLLM's.
-    """
-    if drafts is None:
-        return
-    reason = ""
-    if model_config.has_inner_state:
-        reason = "recurrent layers cannot set their state back to before a refused draft"
-    elif model_config.use_mla:
-        reason = "vLLM begins no step of a model with latent attention"
-    if reason:
+def check_drafts(drafts: Drafts | None, *, is_recurrent: bool) -> None:
+    """Raise UserError if the model keeps states, which cover refused drafts too."""
+    if drafts is not None and is_recurrent:
         raise UserError(
-            f"{passed.FIELD}.speculative_config: with drafts on a CPU {reason}; remove it"
+            f"{passed.FIELD}.speculative_config: on a CPU this model's recurrent layers cannot set "
+            "their state back to before a refused draft; remove it"
         )
 
 
