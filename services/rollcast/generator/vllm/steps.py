@@ -89,7 +89,10 @@ class StepObserver:
         for request_id in self._decoding & scheduled.num_scheduled_tokens.keys():
             self._sampled[request_id] = self._sampled.get(request_id, 0) + 1
             self.counts.sampled_tokens += 1
-        self.counts.drafted_tokens += sum(map(len, scheduled.scheduled_spec_decode_tokens.values()))
+        # Those of other requests are placeholders.
+        drafts = scheduled.scheduled_spec_decode_tokens
+        for request_id in self._continuing & drafts.keys():
+            self.counts.drafted_tokens += len(drafts[request_id])
 
     def take_in_sampled(self, num_tokens: Mapping[str, int]) -> None:
         """Take in how many tokens of each request the step last observed has sampled: with drafts
