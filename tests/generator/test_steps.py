@@ -111,14 +111,14 @@ def test_accepted_drafts_are_counted_and_are_tokens_of_their_request() -> None:
             {"a": 4, "b": 1, "c": 6},
             new={"c": (9, 3)},
             cached={"a": (10, 1), "b": (10, 1)},
-            drafts={"a": [5, 6, 7]},
+            drafts={"a": [5, 6, 7], "c": [-1, -1, -1]},
         )
     )
-    observer.take_in_sampled({"a": 3, "b": 1, "c": 1})
+    observer.take_in_sampled({"a": 3, "b": 1, "c": 2})
     observer.step_ended(2.0)
     counts = observer.take_counts()
-    assert (counts.drafted_tokens, counts.accepted_tokens) == (3, 2)
-    assert (counts.sampled_tokens, counts.inflight_tokens) == (7, 7)
+    assert (counts.drafted_tokens, counts.accepted_tokens) == (6, 3)
+    assert (counts.sampled_tokens, counts.inflight_tokens) == (8, 8)
     # a got three and b one; c only began.
     assert (counts.decode_tokens, counts.decode_seconds) == (2.0, 1.0)
 

@@ -89,10 +89,7 @@ class StepObserver:
         for request_id in self._decoding & scheduled.num_scheduled_tokens.keys():
             self._sampled[request_id] = self._sampled.get(request_id, 0) + 1
             self.counts.sampled_tokens += 1
-        # Those of other requests are placeholders.
-        drafts = scheduled.scheduled_spec_decode_tokens
-        for request_id in self._continuing & drafts.keys():
-            self.counts.drafted_tokens += len(drafts[request_id])
+        self.counts.drafted_tokens += sum(map(len, scheduled.scheduled_spec_decode_tokens.values()))
 
     def take_in_sampled(self, num_tokens: Mapping[str, int]) -> None:
         """Take in how many tokens of each request the step last observed has sampled: with drafts
@@ -100,12 +97,14 @@ class StepObserver:
 
         The last step of a request may have sampled tokens after its end, which vLLM drops.
         """
-        for request_id in self._continuing & num_tokens.keys():
+        # A request that begins may have drafts too: vLLM fills its step up with placeholders.
+        for request_id in self._decoding & num_tokens.keys():
             accepted = num_tokens[request_id] - 1
             self._sampled[request_id] += accepted
             self.counts.sampled_tokens += accepted
             self.counts.accepted_tokens += accepted
-            self.counts.decode_tokens += accepted / len(self._continuing)
+            if request_id in self._continuing:
+                self.counts.decode_tokens += accepted / len(self._continuing)
 
     def _take_in_requests(self, scheduled: Any) -> None:
         """Take in the requests that begin, run again, or go on."""
