@@ -1,5 +1,5 @@
-"""Writes docs/reference/*.md from the code, and the table of clients in docs/episodes.md:
-`python -m documents`.
+"""Writes docs/reference/*.md from the code, the table of clients in docs/episodes.md and the tables
+of docs/performance.md: `python -m documents`.
 
 The tests notice when it was forgotten.
 """
@@ -13,6 +13,8 @@ from documents.commands import commands_page
 from documents.http_api import http_page
 from documents.metrics import metrics_page
 from documents.other_names import other_names_page
+from documents.performance import PAGE as PERFORMANCE
+from documents.performance import with_performance_tables
 from documents.python_api import python_page
 from documents.settings import settings_page
 
@@ -39,3 +41,4 @@ if __name__ == "__main__":
     for name, text in generated().items():
         (FOLDER / name).write_text(text, encoding="utf-8")
     EPISODES.write_text(with_clients_table(EPISODES.read_text()), encoding="utf-8")
+    PERFORMANCE.write_text(with_performance_tables(PERFORMANCE.read_text()), encoding="utf-8")

@@ -23,6 +23,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from rollcast.config.base import REDIS_SCOPE
 from rollcast.config.connections import Redis
 
 CHART_FOLDER = Path(__file__).parent / "rollcast"
@@ -358,6 +359,12 @@ CHART = mapping(
         persistence=mapping(enabled=BOOLEAN, storageClass=STRING, size=QUANTITY),
         exporter=mapping(enabled=BOOLEAN, image=IMAGE, resources=RESOURCES),
     ),
+    generatorsOnly=mapping(
+        enabled=BOOLEAN,
+        trainerHost=STRING,
+        trainerPort=integer(1, 65535),
+        redisScope={"type": "string", "pattern": REDIS_SCOPE},
+    ),
     auth=mapping(existingSecret=NAME, http=BOOLEAN, push=BOOLEAN),
     storage=mapping(
         existingClaim=NAME,
@@ -374,6 +381,7 @@ CHART = mapping(
         ),
         forecasterFrom=PEERS,
         generatorFrom=PEERS,
+        remoteGenerators=PEERS,
         autoscalerFrom=PEERS,
         proxyPorts={"type": "array", "items": integer(1, 65535)},
         allowHub={"type": ["boolean", "null"]},

@@ -217,8 +217,8 @@ def _losses() -> list[Panel]:
         lines(
             "KV kept between turns",
             (
-                "Share of the tokens before later turns whose KV the cache still had; the rest was "
-                "computed again."
+                "Share of the tokens before later turns whose KV the cache still had. The rest was "
+                "computed again, because the cache had lost it or a split began a further sequence."
             ),
             [
                 Query(

@@ -30,7 +30,7 @@ if [ ! -d "$proofs/s3" ]; then
 		py-partiql-parser==0.6.3
 fi
 PYTHONPATH=$proofs/s3 "$environment/bin/python" -m pytest -rs --junitxml="$proofs/s3.xml" \
-	tests/trainer/test_object_storage.py
+	tests/trainer/test_object_storage.py tests/weights/test_store_s3.py
 # An environment of its own above the other: what loggers bring may not change what everything else is tested with.
 if [ ! -d "$proofs/loggers" ]; then
 	"$environment/bin/python" -m venv "$proofs/loggers"

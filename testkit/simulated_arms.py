@@ -35,7 +35,10 @@ class SimulatedArms:
         self.slices: list[tuple[str, float, float]] = []
         """Run, and its compute at the slice's begin and end."""
         self.deaths: dict[str, int] = {}
-        """Run -> how many of its next slices end with its death."""
+        """Run -> how many of its next slices end with its failure."""
+        self.kills: dict[str, int] = {}
+        """Run -> how many of its next slices end with a death from outside."""
+        self.waits: list[float] = []
         self.interrupt_after: int | None = None
         self.kill_after: int | None = None
         """Evaluations of all runs until then."""
@@ -46,7 +49,10 @@ class SimulatedArms:
     def devices(self, item: PlannedRun) -> int:
         return DEVICES
 
-    def last_sign(self, item: PlannedRun) -> float:
+    def device_hours(self, item: PlannedRun, seconds: float, earlier: float) -> float:
+        return seconds * DEVICES / 3600.0
+
+    def lost_device_hours(self, item: PlannedRun, began_at: float, earlier: float) -> float:
         return 0.0
 
     def compute(self, run: str) -> float:
@@ -64,16 +70,24 @@ class SimulatedArms:
             initial=0.1,
         )
 
-    def run_slice(self, item: PlannedRun, is_over: IsOver, max_seconds: float) -> SliceOutcome:
+    def sleep(self, seconds: float) -> None:
+        self.now_seconds += seconds
+        self.waits.append(seconds)
+
+    def run_slice(self, item: PlannedRun, is_over: IsOver) -> SliceOutcome:
         run = item.config.run
         self.now_seconds += START_SECONDS
-        if self.deaths.get(run, 0):
-            self.deaths[run] -= 1
-            return SliceOutcome(SliceEnding.FAILED, error="its GPU is gone")
+        for deaths, ending in (
+            (self.deaths, SliceEnding.FAILED),
+            (self.kills, SliceEnding.KILLED),
+        ):
+            if deaths.get(run, 0):
+                deaths[run] -= 1
+                return SliceOutcome(ending, error="its GPU is gone")
         rates = self.readings.setdefault(run, [])
         begin = self.compute(run)
         random = np.random.default_rng([item.config.seed, len(run), len(rates)])
-        while not is_over(START_SECONDS):
+        while not is_over(True):
             self.now_seconds += EVALUATION_SECONDS
             rise = 1.0 - np.exp(-(len(rates) + 1) / 15.0)
             ceiling = self.ceilings[item.variant.name]
@@ -83,10 +97,10 @@ class SimulatedArms:
                 raise KilledError
             if total == self.interrupt_after:
                 self.now_seconds += STOP_SECONDS
-                return SliceOutcome(SliceEnding.INTERRUPTED, START_SECONDS)
+                return SliceOutcome(SliceEnding.INTERRUPTED)
         self.now_seconds += STOP_SECONDS
         self.slices.append((run, begin, self.compute(run)))
-        return SliceOutcome(SliceEnding.PAUSED, START_SECONDS, STOP_SECONDS)
+        return SliceOutcome(SliceEnding.PAUSED, STOP_SECONDS)
 
 
 def plan_arms(folder: Path, names: list[str], num_seeds: int = 1) -> list[PlannedRun]:
@@ -117,5 +131,6 @@ def make_loop(
         report=lines.append,
         on_choice=choices.append,
         clock=arms.clock,
+        sleep=arms.sleep,
     )
     return loop, lines, choices

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.ablation.__main__ import end_state
-from rollcast.cli.ablate import run_planned, with_its_model
+from rollcast.cli.ablate import run_planned
 from rollcast.cli.ablation_report import make_ablation_answer
-from rollcast.cli.demo import shipped_config
+from rollcast.cli.demo import shipped_config, with_its_model
 from rollcast.cli.leave_one_out_report import show_leave_one_out
 from rollcast.config.run import RunConfig, load_run_config
 from rollcast.local.ablation import Variant, plan

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.ablation.__main__ import end_state
-from rollcast.cli.ablate import run_planned, with_its_model
-from rollcast.cli.demo import shipped_config
+from rollcast.cli.ablate import run_planned
+from rollcast.cli.demo import shipped_config, with_its_model
 from rollcast.config.run import RunConfig, load_run_config
 from rollcast.local.ablation import Variant, plan
 from rollcast.runfolder.files import EXPORT, STEPS

@@ -1,5 +1,5 @@
-"""Survival, exactness and speed on one card, in parts ordered by the risk that they remove, within
-given minutes.
+"""Survival, exactness and speed on one card, in parts, within given minutes. Parts that never ran
+on a card come first, then those that remove most risk.
 
     # again, with the same folder: the parts that are missing
     python -m benchmarks.gpu --minutes 9 --out FOLDER
@@ -14,6 +14,8 @@ given minutes.
   NCCL, and a kill
 - system-lora: adapters of the demo's model; system-episodes: examples/calculator, with tools over
   several turns
+- step-0.6b, -1.7b: whole steps with generator and trainer on the card, answers of up to 8,192
+  tokens: tokens a second and GPU, and shares of the time
 - publish: versions from a trainer to a generator over NCCL and over gloo, in GB/s
 - head: the output head's log-probs and gradients against float64, time and memory
 - exactness: the sharded policy's log-probs and gradients against plain Transformers in float32 on
@@ -21,6 +23,7 @@ given minutes.
 - learner-0.6b, -1.7b, -4b: optimizer steps at the shapes of Qwen3, random weights: tokens/s, MFU,
   peak memory and the planner's; 4b with rollouts of up to 16k tokens. learner-4b-compiled: the same
   through torch.compile
+- speculation: rollouts with drafts, updates in flight: log-probs against their replay, acceptance
 - staging: weights to the staging buffers, between the card and the host, and into a generator's
   model
 - group: a process group of one for weights: construction, broadcast, abort, and a peer that never

@@ -13,8 +13,9 @@ from transformers.models.qwen3_moe import modeling_qwen3_moe
 
 from benchmarks.memory.cases import run_config, sequences
 from rollcast.trainer.ending import TrainerEnding
+from rollcast.trainer.learner.build import build_learner
 from rollcast.trainer.learner.commands import CommandKind, RankCommand
-from rollcast.trainer.learner.group import LearnerGroup, build_learner
+from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks, join_ranks
 from rollcast.wire.version import PolicyVersion
 

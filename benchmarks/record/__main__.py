@@ -132,7 +132,7 @@ def attributed(run_folder: Path, step: str, plant: Plant, ranks: Ranks) -> dict[
         "disagreeing": list(report.disagreeing),
         "check": "" if found is None else found.check,
         "reason": "" if found is None else found.reason,
-        "place": "" if found is None or found.place is None else str(found.place),
+        "place": "" if found is None or found.location is None else str(found.location),
     }
 
 

@@ -112,11 +112,15 @@ def train_to_the_end(sweep: PlannedSweep, results: Path) -> list[dict[str, Any]]
 
 
 def train_one(runner: LocalRuns, item: PlannedRun, target: float) -> dict[str, Any]:
-    def is_over(_: float | None) -> bool:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+
+    def is_over(_: bool) -> bool:
+        if time.monotonic() > deadline:
+            sys.exit(f"{item.config.run}: took longer than {DEADLINE_SECONDS:.0f} s")
         curve = runner.curve(item)
         return curve is not None and float(curve.compute[-1]) >= target
 
-    outcome = runner.run_slice(item, is_over, max_seconds=DEADLINE_SECONDS)
+    outcome = runner.run_slice(item, is_over)
     if outcome.ending is not SliceEnding.PAUSED:
         sys.exit(f"{item.config.run}: {outcome.error or 'interrupted; the same command goes on'}")
     curve = runner.curve(item)

@@ -22,7 +22,8 @@ from transformers.models.qwen3_moe import modeling_qwen3_moe
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.batch import TrainingSequence
-from rollcast.trainer.learner.group import LearnerGroup, build_learner
+from rollcast.trainer.learner.build import build_learner
+from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks, join_ranks
 from rollcast.wire.version import PolicyVersion
 

@@ -65,14 +65,15 @@ VARIANTS = {
     "compiled, selective, packed": Variant(recompute="selective", compiled=True, packing=True),
 }
 FOR_EACH_PART = {
-    "learner-0.6b": ("plain", "packed"),
+    "learner-0.6b": ("plain", "compiled, packed", "selective", "compiled, selective, packed"),
     "learner-1.7b": ("plain", "recomputed", "selective", "packed", "cudnn", "compiled, packed"),
     "learner-4b": ("recomputed", "selective"),
     "learner-4b-compiled": ("compiled, recomputed, packed", "compiled, selective, packed"),
 }
 """One step of 4b at 16k tokens takes ten seconds, and without recomputation it exceeds 139 GiB.
 Selective recomputation needs 107 GiB by the plan: a card of 80 GiB says that it does not fit, and
-shows full recomputation alone. 0.6b shows in little time whether the learner runs at all."""
+shows full recomputation alone. 0.6b shows in little time whether the learner runs at all, and what
+a compiler gains."""
 USUAL = (32, 256, 1_500, 8_192)
 SIZES = {"4b": (8, 256, 9_000, 16_128)}
 """Rollouts, prompt tokens, median and most completion tokens, by shape: at 16k tokens one rollout

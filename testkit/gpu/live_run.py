@@ -101,12 +101,20 @@ class LiveRun:
     def count_joined(self) -> int:
         """Generators that the trainer's page counts; 0 without a page."""
         with suppress(httpx.HTTPError, OSError, ValueError, SourceAway):
-            port = read_port(port_file(self.folder, "trainer"))
-            text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=5.0).text
-            for sample in parse_page(text):
-                if (sample.name, sample.labels.get("state")) == ("rollcast_generators", "joined"):
-                    return int(sample.value)
+            return int(self.metrics("trainer").get(("rollcast_generators", "joined"), 0.0))
         return 0
+
+    def metrics(self, service: str) -> dict[tuple[str, str], float]:
+        """The page of a service: values by name and label value, for metrics that have at most one
+        label besides the run's; "" without one.
+        """
+        port = read_port(port_file(self.folder, service))
+        text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=5.0).text
+        return {
+            (sample.name, "".join(own)): sample.value
+            for sample in parse_page(text)
+            if len(own := [value for name, value in sample.labels.items() if name != "run"]) < 2
+        }
 
     def kill_generator(self, name: str) -> None:
         """SIGKILL the generator and all that it started, as when a pod is lost."""

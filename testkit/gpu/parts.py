@@ -35,12 +35,15 @@ class Part:
 
 PARTS: Mapping[str, Part] = {
     "wire-faults": Part("wire_faults", 210, starts_processes=True),
+    "learner-0.6b": Part("learner", 120),
+    "step-0.6b": Part("whole_step", 330, starts_processes=True),
+    "speculation": Part("speculation", 240, starts_processes=True),
     "wire-tests": Part("wire_tests", 70, starts_processes=True),
     "system": Part("system", 250, starts_processes=True),
     "head": Part("head", 20),
     "exactness": Part("exactness", 25),
-    "learner-0.6b": Part("learner", 40),
     "learner-4b": Part("learner", 120),
+    "step-1.7b": Part("whole_step", 460, starts_processes=True),
     "publish": Part("publishing", 50, starts_processes=True),
     "learner-4b-compiled": Part("learner", 220),
     "system-lora": Part("system_today", 210, starts_processes=True),
@@ -51,8 +54,8 @@ PARTS: Mapping[str, Part] = {
     "staging": Part("staging", 30),
     "group": Part("group", 30),
 }
-"""Whether a run survives its members is asked first, and how quick it is last. The seconds are
-estimates."""
+"""First come those that never ran on a card: the memory after faults, the variants of a learner,
+whole steps. The seconds are estimates."""
 
 
 def run(name: str, *, is_small: bool) -> dict[str, Any]:

@@ -42,19 +42,26 @@ def demo_settings(folder: Path, *, is_small: bool) -> dict[str, Any]:
     return settings | {"local": {"generators": 2}}
 
 
-def random_settings(folder: Path, *, is_small: bool) -> dict[str, Any]:
-    """A model of random weights in `folder`, with its task."""
-    shape = models.SMALL if is_small else "0.6b"
+def random_settings(
+    folder: Path,
+    *,
+    is_small: bool,
+    shape: str = "0.6b",
+    longest: int = 512,
+    end_stride: int = first_token.END_STRIDE,
+) -> dict[str, Any]:
+    """A model of random weights in `folder`, with its task: answers of about `end_stride` tokens,
+    at most `longest`.
+    """
+    if is_small:
+        shape, longest, end_stride = models.SMALL, 24, 16
     config = models.qwen3(shape)
     if is_small:
         config.update(SERVED)
     torch.manual_seed(0)
     model = Qwen3ForCausalLM(config).to(torch.float32 if is_small else torch.bfloat16)
-    first_token.write_model(
-        folder / "model", model, end_stride=16 if is_small else first_token.END_STRIDE
-    )
+    first_token.write_model(folder / "model", model, end_stride=end_stride)
     first_token.write_rows(folder / "rows.jsonl", config.vocab_size)
-    longest = 24 if is_small else 512
     settings = _settings(str(folder / "model"), 32 + longest, 16, longest)
     settings["model"]["dtype"] = "float32" if is_small else "bfloat16"
     code = f"{Path(first_token.__file__).resolve()}:grade"

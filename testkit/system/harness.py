@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import httpx
 import redis
@@ -65,7 +65,7 @@ class System:
         self.stopped_services: set[str] = set()
         """Ended by the test on purpose."""
 
-    def __enter__(self) -> System:
+    def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.config.write_text(yaml.safe_dump(self.settings))
         self.start_redis()

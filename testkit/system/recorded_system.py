@@ -13,7 +13,7 @@ from testkit.system.calling_model import make_calling_model
 from testkit.system.harness import System
 from testkit.tiny_model import make_architecture
 
-Kind = Literal["answers", "episodes", "lora", "experts"]
+Kind = Literal["answers", "episodes", "lora", "experts", "llama"]
 KINDS: tuple[Kind, ...] = ("answers", "episodes", "lora", "experts")
 VERIFIER = '''def odd(completion, reference):
     """1 if the answer has an odd number of digits: half of any model's answers do."""
@@ -29,9 +29,11 @@ def record_run(
     ranks: int = 1,
     weights: str = "versions",
     programs: ForkedPrograms | None = None,
+    transport: str = "auto",
 ) -> System:
     """Run the system to the end of its budget; returns it with its files."""
     settings = make_settings(kind, folder)
+    settings["weights"] = {"transport": transport, "store": {"anchor_every": 3}}
     settings["budget"] = {"steps": steps}
     settings["record"] = {"every_steps": 1, "weights": weights}
     with System(folder, settings, programs) as system:
@@ -77,7 +79,10 @@ def make_settings(kind: Kind, folder: Path) -> dict[str, Any]:
         case "episodes":
             _add_episodes(settings, folder)
         case "experts":
-            _add_experts(settings, folder)
+            _add_architecture(settings, folder, "qwen3_moe")
+            settings["recipe"]["router_replay"] = True
+        case "llama":
+            _add_architecture(settings, folder, "llama")
     return settings
 
 
@@ -109,8 +114,9 @@ def _add_episodes(settings: dict[str, Any], folder: Path) -> None:
     settings["generator"]["slots"] = 32
 
 
-def _add_experts(settings: dict[str, Any], folder: Path) -> None:
-    make_architecture(folder / "model", "qwen3_moe", max_length=128)
+def _add_architecture(settings: dict[str, Any], folder: Path, architecture: str) -> None:
+    """A model of random weights, and a verifier that half of any model's answers pass."""
+    make_architecture(folder / "model", architecture, max_length=128)
     settings["model"] |= {"path": str(folder / "model"), "max_length": 128}
     (folder / "odd.py").write_text(VERIFIER)
     rows = [{"prompt": f"{n}+{n}=", "answer": str(2 * n)} for n in range(1, 400)]
@@ -127,7 +133,6 @@ def _add_experts(settings: dict[str, Any], folder: Path) -> None:
         },
     }
     settings["recipe"] |= {
-        "router_replay": True,
         "exclude_truncated": False,
         "max_completion_tokens": 32,
     }

@@ -68,6 +68,7 @@ class QuickLearners:
         self.saved: dict[str, dict[str, Any]] = {}
         self.slots = StagingSlots(plan_buckets(self.specs, 1 << 16))
         self.lanes = ONE_LANE
+        self.rank_store = None
 
     def update(self, sequences: list[Any], between: Any) -> UpdateStats:
         between()

@@ -22,6 +22,8 @@ import torch
 
 from rollcast.config.connections import Rpc, Weights
 from rollcast.config.errors import UserError
+from rollcast.connections.object_files import ObjectFolder
+from rollcast.runfolder.files import parse_location
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import configure_logging
 from rollcast.weights.receiver.member import WeightMember
@@ -72,9 +74,11 @@ class TensorEngine:
         apply_seconds: float,
         again: str,
         device: str,
+        store: ObjectFolder | None,
     ) -> None:
         self.receivers = [
-            Receiver(device=torch.device(device), worker=worker) for worker in range(num_workers)
+            Receiver(device=torch.device(device), worker=worker, store=store)
+            for worker in range(num_workers)
         ]
         self.weights: list[dict[str, torch.Tensor]] = [{} for _ in self.receivers]
         self.running_rollouts = running_rollouts
@@ -169,6 +173,19 @@ def disturb(slow_seconds: float, corrupt: bool) -> None:
         WeightGroup.wait_oldest = finish_disturbed  # type: ignore[method-assign]
 
 
+def slow_down_store(seconds: float) -> None:
+    """Every range of an object arrives late."""
+    read = ObjectFolder.read
+
+    def slow_read(self: ObjectFolder, name: str, start: int, end: int) -> bytes:
+        emit("range", name=name)
+        time.sleep(seconds)
+        return read(self, name, start, end)
+
+    if seconds:
+        ObjectFolder.read = slow_read  # type: ignore[method-assign]
+
+
 def use_one_card(host: str) -> None:
     """Let NCCL connect processes of one GPU: it refuses two of one host, so each is a host of its
     own on loopback.
@@ -178,6 +195,9 @@ def use_one_card(host: str) -> None:
 
 
 async def main(settings: dict[str, Any]) -> None:
+    os.environ.update(settings.get("environment", {}))
+    weights = Weights(**settings["weights"])
+    location = weights.store.location
     engine = TensorEngine(
         settings.get("num_workers", 1),
         settings.get("running_rollouts", 3),
@@ -185,6 +205,7 @@ async def main(settings: dict[str, Any]) -> None:
         settings.get("apply_seconds", 0.0),
         settings.get("again", "again"),
         settings.get("device", "cpu"),
+        ObjectFolder(parse_location(location)) if location else None,
     )
     # As if this many lanes may move concurrently, and the machine's clock was set after the start.
     turns.MAX_LANES_MOVING = settings.get("at_once", turns.MAX_LANES_MOVING)
@@ -192,6 +213,7 @@ async def main(settings: dict[str, Any]) -> None:
     wall_clock = time.time
     time.time = lambda: wall_clock() + clock_set_seconds
     disturb(settings.get("slow_seconds", 0.0), settings.get("corrupt", False))
+    slow_down_store(settings.get("slow_read_seconds", 0.0))
     member = WeightMember(
         engine=engine,
         name=settings["name"],
@@ -199,7 +221,7 @@ async def main(settings: dict[str, Any]) -> None:
         slots=8,
         lm_head=settings.get("lm_head", "fp32"),
         rpc=Rpc(**settings["rpc"]),
-        weights=Weights(**settings["weights"]),
+        weights=weights,
         exporter=Exporter("test"),
     )
 

@@ -20,12 +20,15 @@ from unittest.mock import patch
 import torch
 
 from rollcast.config.connections import Rpc, Weights
+from rollcast.connections.object_files import ObjectFolder
+from rollcast.runfolder.files import parse_location
 from rollcast.telemetry.exporter import Exporter
 from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
 from rollcast.weights.plan.shards import shard_buckets
 from rollcast.weights.plan.snapshot import Snapshot
 from rollcast.weights.sender.lanes import Lanes, LaneSender
 from rollcast.weights.sender.publisher import Publisher
+from rollcast.weights.sender.rank_store import RankStore
 from rollcast.weights.sender.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 from testkit.weights.generator_process import digest
@@ -148,8 +151,20 @@ class Trainer:
             for queue in orders:
                 queue.put(order)
 
+        replies: dict[str, bytes] = {}
+        stores: list[RankStore | None] = [None] * lanes
+        if weights.uses_store:
+            folder = ObjectFolder(parse_location(str(weights.store.location)))
+            stores = [RankStore(folder, rank, slots) for rank, slots in enumerate(self.slots)]
         self.senders = [
-            LaneSender(rank, self.slots[rank], torch.device(device), iter(queue.get, None))
+            LaneSender(
+                rank,
+                self.slots[rank],
+                torch.device(device),
+                iter(queue.get, None),
+                stores[rank],
+                replies.__setitem__,
+            )
             for rank, queue in enumerate(orders, 1)
         ]
         self._orders = orders
@@ -164,16 +179,20 @@ class Trainer:
             exporter=self.exporter,
             on_removed=lambda name, reason: self.removed.append((name, reason)),
             slots=self.slots[0],
-            lanes=Lanes(lanes, tell),
+            lanes=Lanes(lanes, tell, lambda key: replies.pop(key, None)),
+            rank_store=stores[0],
         )
         self.incarnation = incarnation
+        self._full_snapshot = Snapshot.on(torch.device("cpu"), self.buckets)
         self.rpc = {**rpc, "port": self.publisher.start()}
 
-    def publish(self, step: int) -> str:
-        """Publish random bytes as version (incarnation, step); returns their digest."""
+    def publish(self, step: int, changed_share: float = 1.0) -> str:
+        """Publish random bytes as version (incarnation, step), or the last ones with this share of
+        them changed; returns their digest.
+        """
         slot, version = self.publisher.stage(), PolicyVersion(self.incarnation, step)
-        full_snapshot = Snapshot.on(torch.device("cpu"), self.buckets)
-        fill(full_snapshot, seed=step)
+        full_snapshot = self._full_snapshot
+        fill(full_snapshot, seed=step, changed_share=changed_share)
         for rank, slots in enumerate(self.slots):
             copy = partial(copy_rows, dict(full_snapshot.views()), rank, len(self.slots))
             slots.fill(slot, version, 2.0, copy)
@@ -198,11 +217,15 @@ class Trainer:
         return 0.0
 
 
-def fill(snapshot: Snapshot, seed: int) -> None:
+def fill(snapshot: Snapshot, seed: int, changed_share: float = 1.0) -> None:
     """Every byte at random: all bit patterns, NaN included, must travel."""
     generator = torch.Generator().manual_seed(seed)
     for buffer in snapshot.buffers:
-        buffer.copy_(torch.randint(0, 256, buffer.shape, generator=generator, dtype=torch.uint8))
+        fresh = torch.randint(0, 256, buffer.shape, generator=generator, dtype=torch.uint8)
+        if changed_share < 1:
+            is_changed = torch.rand(buffer.shape, generator=generator) < changed_share
+            fresh = torch.where(is_changed, fresh, buffer)
+        buffer.copy_(fresh)
 
 
 def copy_rows(

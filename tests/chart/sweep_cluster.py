@@ -45,8 +45,22 @@ class SweptRelease:
         self.drain_seconds = DRAIN_SECONDS
         self.ceiling = ceiling
         self.seconds = 0.0
+        """Time in which it trained."""
+        self.waits_seconds = 0.0
+        """How long its pods are Pending, or its Job waits for Kueue, whenever it is resumed."""
+        self.resumed_at = 0.0
+        self.held_waiting = False
+        """Whether it had generators while its Job waited for Kueue."""
         self.last_tick = time.monotonic()
         self.failure: str | None = None
+        self.reports = True
+        """Whether its forecaster knows what it has spent."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the trainer's pods run."""
+        waited_seconds = time.monotonic() - self.resumed_at
+        return self.is_active and waited_seconds >= self.waits_seconds
 
     @property
     def has_pods(self) -> bool:
@@ -54,7 +68,9 @@ class SweptRelease:
 
     def tick(self) -> None:
         now_seconds = time.monotonic()
-        if self.is_active and self.replicas and self.failure is None:
+        if self.is_queued and self.is_active and not self.is_ready and self.replicas:
+            self.held_waiting = True
+        if self.is_ready and self.replicas and self.failure is None:
             self.seconds += now_seconds - self.last_tick
         self.last_tick = now_seconds
 
@@ -145,9 +161,11 @@ class SweepCluster:
         if self.token_refused:
             return 401, {}
         release = self.releases[run]
-        points = release.points(int(release.settings["data"]["devices"]))
+        devices = int(release.settings["data"]["devices"])
+        points = release.points(devices)
         if question == "status":
-            return 200, {"run": run, "step": points[-1]["step"]}
+            spent = release.seconds * devices / 3600.0 if release.reports else None
+            return 200, {"run": run, "step": points[-1]["step"], "spent_device_hours": spent}
         return (200, {"run": run, "points": points}) if len(points) > 1 else (404, {})
 
     def call(self, method: str, path: str, body: Any) -> tuple[int, Object]:
@@ -182,18 +200,21 @@ class SweepCluster:
     def _set_active(self, release: SweptRelease, *, active: bool) -> None:
         if release.is_active and not active:
             release.left_at = time.monotonic() + release.drain_seconds
+        if active and not release.is_active:
+            release.resumed_at = time.monotonic()
         release.is_active = active
 
     def _trainer(self, release: SweptRelease) -> Object:
         has_pods = release.is_active or time.monotonic() < release.left_at
-        counts = {"active": int(has_pods)}
+        counts = {"active": int(has_pods), "ready": int(release.is_ready)}
         status: Object = counts
         if release.trainer["kind"] == "JobSet":
             status = {"replicatedJobsStatus": [{"name": "trainer", **counts}]}
         if release.failure is not None and release.is_active:
             failed = {"type": "Failed", "status": "True", "message": release.failure}
             status = {"conditions": [failed]}
-        spec = {**release.trainer["spec"], "suspend": not release.is_active}
+        is_admitted = release.is_ready if release.is_queued else release.is_active
+        spec = {**release.trainer["spec"], "suspend": not is_admitted}
         return {**release.trainer, "spec": spec, "status": status}
 
     def _workload(

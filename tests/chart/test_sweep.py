@@ -272,14 +272,51 @@ def test_a_sweep_that_is_stopped_while_pods_end_counts_the_slice_and_lets_them_e
     assert cluster.most_training == 1
 
 
-def test_a_suspended_run_of_a_killed_sweep_counts_until_its_last_evaluation(written: Path) -> None:
+@pytest.mark.parametrize("change", [{}, QUEUE], ids=["pending", "kueue"])
+def test_time_in_a_queue_is_no_compute_and_holds_no_generator(
+    written: Path, change: Object
+) -> None:
+    swept = ClusterSweep(written, change)
+    for release in swept.cluster.releases.values():
+        release.waits_seconds = 1.0
+    with swept.cluster as cluster:
+        last, ledger = swept.run()
+    assert last is not None
+    assert last.best is not None
+    assert not any(release.held_waiting for release in cluster.releases.values())
+    ends = [line for line in ledger.lines if line.event == "end"]
+    assert len(ends) >= 3
+    devices = 2
+    trained = sum(release.seconds for release in cluster.releases.values())
+    stops = sum(line.stop_device_hours or 0.0 for line in ends)
+    assert ledger.device_hours <= trained * devices / 3600.0 + stops + 1e-9
+    waited = len(ends) * 1.0 * devices / 3600.0
+    assert ledger.device_hours + waited > swept.sweep.terms.budget, "else it shows nothing"
+    starts = [line.start_device_hours for line in ends if line.start_device_hours is not None]
+    assert min(starts) < 1.0 * devices / 3600.0, "nor is it the cost of a start"
+
+
+def test_without_accounts_of_the_run_the_time_of_its_ready_pods_counts(written: Path) -> None:
+    swept = ClusterSweep(written)
+    for release in swept.cluster.releases.values():
+        release.reports = False
+        release.waits_seconds = 0.5
+    with swept.cluster as cluster:
+        last, ledger = swept.run()
+    assert last is not None
+    trained = sum(release.seconds for release in cluster.releases.values())
+    stops = sum(line.stop_device_hours or 0.0 for line in ledger.lines)
+    assert ledger.device_hours - stops == pytest.approx(trained * 2 / 3600.0, rel=0.5)
+
+
+def test_a_slice_of_a_killed_sweep_counts_what_the_run_itself_has_counted(written: Path) -> None:
     swept = ClusterSweep(written)
     item = swept.sweep.planned[0]
     with swept.cluster as cluster, ClusterApi(cluster.url, swept.folder) as api:
         runs = ClusterRuns(api, {item.config.run: full_name(item.config.run)})
-        assert runs.last_sign(item) == 0.0
-        cluster.releases[full_name(item.config.run)].seconds = 1.0
-        assert runs.last_sign(item) == pytest.approx(time.time(), abs=60)
+        assert runs.lost_device_hours(item, 0.0, 0.0) == 0.0
+        cluster.releases[full_name(item.config.run)].seconds = 3_600.0
+        assert runs.lost_device_hours(item, 0.0, 0.5) == pytest.approx(1.5)
 
 
 def test_a_token_that_forecasters_refuse_ends_the_sweep_in_a_sentence(written: Path) -> None:

@@ -108,6 +108,16 @@ CHANGES: dict[str, dict[str, Any]] = {
             "external": {"host": "redis.example.com", "tls": True, "passwordSecret": "mine"},
         }
     },
+    "generators-only": {
+        "config": {"weights": {"store": {"location": "s3://bucket/weights"}}},
+        "generatorsOnly": {"enabled": True, "trainerHost": "trainer.example.com"},
+        "redis": {"external": {"host": "redis.example.com"}},
+        "auth": {"existingSecret": "auth-of-the-first"},
+    },
+    "pulled-weights": {
+        "config": {"weights": {"store": {"location": "s3://bucket/weights"}}},
+        "networkPolicy": {"remoteGenerators": [{"ipBlock": {"cidr": "10.8.0.0/16"}}]},
+    },
     "external-redis-without-password": {
         "redis": {"enabled": False, "external": {"host": "10.0.0.7"}}
     },

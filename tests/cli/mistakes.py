@@ -390,6 +390,9 @@ MISTAKES: dict[str, dict[str, Mistake]] = {
         "A disk without room for the checkpoints": Mistake(
             files={"model/model.safetensors": 1 << 42}
         ),
+        "A disk without room for the recorded steps": Mistake(
+            {"record": {"on": ["failed"], "max_bytes": 1 << 52}}
+        ),
         "A logger whose package is not installed": Mistake(
             {"log": [{"kind": "wandb"}]}, lacks="wandb"
         ),

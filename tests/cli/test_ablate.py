@@ -288,6 +288,15 @@ def test_what_trains_like_the_whole_recipe_is_a_null_control(
         (("--recipe", "none"), "recipe 'none': does not ship; choose one of deepseek-grpo, "),
         (("--plot", "table.pdf"), "--plot table.pdf: draws .png or .svg"),
         (
+            ("--budget", "40"),
+            f"--budget 40: {ROOT}/configs/demo.yaml has no budget.device_hours, the compute of one",
+        ),
+        (("--budget", "0"), "--budget 0: compute must be in (0, "),
+        (
+            ("--budget", "4", "--steps", "3"),
+            "--budget 4: each run ends at budget.device_hours, and the same command goes on; leave",
+        ),
+        (
             ("--continue", "--without", "cispo"),
             "--continue: {set} holds none of the 2 runs, demo-whole the first of them",
         ),

@@ -354,8 +354,8 @@ def test_of_many_runs_a_sentence_names_the_first() -> None:
 @pytest.mark.parametrize(
     ("read", "arguments", "sentence"),
     [
-        (False, ("--budget", -5), "--budget -5: further compute to share must be in (0, 1e12]"),
-        (False, ("--budget", "nan"), "--budget nan: further"),
+        (False, ("--budget", -5), "--budget -5: compute must be in (0, 1e12]"),
+        (False, ("--budget", "nan"), "--budget nan: compute must be in"),
         (False, ("--budget", 10, "--least-gain", 3), "--least-gain 3: is no pass rate"),
         (
             True,

@@ -39,6 +39,22 @@ def test_a_step_is_replayed_and_another_recipe_compared(run: Path) -> None:
     }
 
 
+def test_numbers_that_json_lacks_are_null(run: Path, tmp_path: Path) -> None:
+    """An update whose gradient is not finite has such figures."""
+    (tmp_path / "recorded").mkdir()
+    folder = tmp_path / "recorded" / "step-2"
+    shutil.copytree(run / "recorded" / "step-2", folder)
+    record = json.loads((folder / "step.json").read_text())
+    record["figures"] |= {"loss": float("nan"), "grad_norm": float("inf")}
+    (folder / "step.json").write_text(json.dumps(record))
+    printed = process("replay", str(tmp_path), "--step", "2", "--json").stdout
+    answer = json.loads(printed, parse_constant=pytest.fail)
+    assert answer["figures"]["loss"]["recorded"] is None
+    [loss] = [item for item in answer["comparisons"] if item["check"] == "loss"]
+    assert loss["state"] == "disagrees"
+    assert loss["largest"] is None
+
+
 def test_a_mistake_is_one_sentence(run: Path, tmp_path: Path) -> None:
     assert "--step 9: is not recorded; choose among 1, 2" in refusal(
         "replay", str(run), "--step", "9"

@@ -25,6 +25,8 @@ def test_a_trainers_page_gives_back_what_it_shows() -> None:
     for reading in record(20):
         page.show(reading)
     page.exporter.add(trainer_metrics.GROUP_SIGNALS, 3.0, signal="truncated")
+    for role, hours in (("generator", 2.0), ("trainer", 1.0)):
+        page.exporter.add(trainer_metrics.COMPUTE_SPENT, hours, role=role)
     seen = interpret(parse_page(page.exporter.render().decode()), at=5.0)
     page._server._listener.close()
     expected = record(20)[-16:]
@@ -39,6 +41,7 @@ def test_a_trainers_page_gives_back_what_it_shows() -> None:
     assert (status.step, status.max_staleness) == (190, 8)
     assert status.staleness[0.0] == 100
     assert status.group_signals == {"truncated": 3.0}
+    assert status.spent == {"generator": 2.0, "trainer": 1.0}
     assert not seen.skipped
 
 

@@ -14,6 +14,8 @@ import yaml
 from documents.__main__ import EPISODES, FOLDER, generated
 from documents.clients import with_clients_table
 from documents.links import dead_links
+from documents.performance import PAGE as PERFORMANCE
+from documents.performance import with_performance_tables
 from lab.plainness.parsed import parsed
 from tests.documents.documented import LOG, PAGES, ROOT
 
@@ -33,6 +35,11 @@ def test_a_reference_page_is_what_the_code_says(name: str) -> None:
 def test_the_table_of_clients_is_what_was_seen_of_the_pinned_ones() -> None:
     page = EPISODES.read_text()
     assert page == with_clients_table(page), "run `python -m documents`, or `make docs`"
+
+
+def test_the_tables_of_speed_are_those_of_the_results() -> None:
+    page = PERFORMANCE.read_text()
+    assert page == with_performance_tables(page), "run `python -m documents`, or `make docs`"
 
 
 def test_every_reference_page_is_made_from_the_program_or_compared_with_it() -> None:

@@ -31,9 +31,7 @@ def test_the_newest_samples_are_read_from_the_end_of_any_file(tmp_path: Path) ->
 def test_recorded_steps_are_those_of_the_index(tmp_path: Path) -> None:
     tail = FolderTail("demo", tmp_path)
     assert tail.recorded_steps() == (str(tmp_path), [])
-    entries = [
-        IndexEntry(f"step-{step}", step, [], 0.0, num_bytes=9, versions=[]) for step in (8, 12)
-    ]
+    entries = [IndexEntry(f"step-{step}", step, [], 0.0, num_bytes=9) for step in (8, 12)]
     (tmp_path / "recorded").mkdir()
     RecordedIndex(entries).write(tmp_path)
     assert tail.recorded_steps() == (str(tmp_path), [8, 12])

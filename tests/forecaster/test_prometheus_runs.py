@@ -189,6 +189,8 @@ def test_runs_are_read_from_prometheus_and_its_outage_loses_nothing(
     with TrainerPage() as page, TrainerPage("other") as other:
         for reading in points[:10]:
             page.show(reading)
+        for role, hours in (("generator", 2.0), ("trainer", 1.0)):
+            page.exporter.add(trainer_metrics.COMPUTE_SPENT, hours, role=role)
         for reading in record(asymptote=0.6, seed=1)[:12]:
             other.show(reading)
         with running(run_file(tmp_path, source), tmp_path, services) as service:
@@ -197,6 +199,7 @@ def test_runs_are_read_from_prometheus_and_its_outage_loses_nothing(
                 assert service.wait_points(12, "other")["run"] == "other"
                 status = service.client.get("/api/runs/demo/status").json()
                 assert (status["max_staleness"], status["step"]) == (8, 90)
+                assert status["spent_device_hours"] == 3.0
             wait_for(lambda: not service.client.get("/api/runs").json()["source"]["up"])
             assert service.forecast() == before
             for reading in points[10:14]:

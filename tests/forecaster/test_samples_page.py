@@ -44,7 +44,7 @@ def test_an_episode_is_shown_turn_by_turn(tmp_path: Path, services: ForkedProgra
                 timeout=WAIT,
             )
             (file.parent / "recorded").mkdir()
-            entry = IndexEntry("step-15", 15, [], 0.0, num_bytes=9, versions=[])
+            entry = IndexEntry("step-15", 15, [], 0.0, num_bytes=9)
             RecordedIndex([entry]).write(file.parent)
             append_line(file, as_json(samples(10)))
             append_line(file, as_json(samples(20)))

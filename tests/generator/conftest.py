@@ -27,7 +27,14 @@ from testkit.uncompiled import UNCOMPILED
 FIRST_INCARNATION = 1
 """Of a trainer that publishes over wire 2; versions that tests set from files come after it."""
 
-TIGHT = {"num_gpu_blocks_override": 24, "max_num_batched_tokens": 64, "max_num_seqs": 16}
+SEED_OF_STEP_0 = 1000
+"""Of the noise in a version's weights; those of later steps follow."""
+
+TIGHT: dict[str, Any] = {
+    "num_gpu_blocks_override": 24,
+    "max_num_batched_tokens": 64,
+    "max_num_seqs": 16,
+}
 """Room for 23 blocks of 32 tokens, prefilled in chunks of at most 64 tokens for all requests
 together."""
 
@@ -68,10 +75,13 @@ class Versions:
 
         self.engine = engine
         self.config = config
+        # The kernel that caps scores, for models that do so.
         self.model = AutoModelForCausalLM.from_pretrained(
-            config.model.path, dtype=torch.float32
+            config.model.path, dtype=torch.float32, attn_implementation="eager"
         ).eval()
         self.base = {name: value.clone() for name, value in self.model.state_dict().items()}
+        if self.model.config.tie_word_embeddings:
+            del self.base["lm_head.weight"]
         self.weights: dict[PolicyVersion, dict[str, Any]] = {}
         self.folder = folder
         self.incarnation = FIRST_INCARNATION
@@ -89,7 +99,7 @@ class Versions:
 
         engine_start.set_environment(config.generator)
         passed = engine_start.engine_arguments(config, "test") | arguments
-        passed["worker_extension_cls"] = "tests.generator.file_worker.FileWorker"
+        passed["worker_extension_cls"] = "tests.generator.failing_worker.FailingWorker"
         with pytest.MonkeyPatch.context() as patch, forked_engines():
             patch.setattr(engine_start, "engine_arguments", lambda config, name: passed)
             if is_compiled:
@@ -117,7 +127,7 @@ class Versions:
         version = PolicyVersion(self.incarnation, step)
         path = self.folder / f"{version}.safetensors"
         if version not in self.weights:
-            self.weights[version] = perturb(self.base, seed=1000 + step)
+            self.weights[version] = perturb(self.base, SEED_OF_STEP_0 + step)
             save_file(self.weights[version], path)
         return version, path
 

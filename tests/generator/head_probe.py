@@ -4,7 +4,7 @@ states.
 
 from __future__ import annotations
 
-from tests.generator.file_worker import FileWorker
+from testkit.generator.file_worker import FileWorker
 
 
 class HeadProbe(FileWorker):

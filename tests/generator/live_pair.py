@@ -68,6 +68,7 @@ class LivePair:
             slots=group.slots,
             lanes=group.lanes,
             router_replay=config.recipe.router_replay,
+            rank_store=group.rank_store,
         )
         self.publisher.start()
         claims: Any = NoClaims()

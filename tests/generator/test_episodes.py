@@ -171,6 +171,9 @@ async def test_episodes_through_updates_splits_and_preemptions(versions: Version
         for sampler in samplers
     )
     assert kv_tokens(parts, "rebuilt") > 0
+    prompts = [branch.prompt_token_ids for episode in episodes for branch in episode.branches]
+    # Without the last token, whose KV comes with the next; more where an update came in between
+    assert kv_tokens(parts, "split") >= sum(len(prompt) - 1 for prompt in prompts) > 0
     check_travels(rollouts, task)
 
 

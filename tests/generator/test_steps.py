@@ -23,6 +23,7 @@ def scheduled(
     preempted: set[str] = frozenset(),  # type: ignore[assignment]
     finished: set[str] = frozenset(),  # type: ignore[assignment]
     blocks: dict[str, list[int]] | None = None,
+    drafts: dict[str, list[int]] | None = None,
 ) -> Any:
     """new: id -> (prompt tokens, computed); cached: id -> (computed, output tokens); blocks: those
     that a request gets, or all it has where it runs again."""
@@ -30,6 +31,7 @@ def scheduled(
     return SimpleNamespace(
         total_num_scheduled_tokens=sum(tokens.values()),
         num_scheduled_tokens=tokens,
+        scheduled_spec_decode_tokens=drafts or {},
         finished_req_ids=finished,
         preempted_req_ids=preempted,
         scheduled_new_reqs=[
@@ -97,6 +99,28 @@ def test_sampled_tokens_are_counted_and_those_of_unfinished_requests_kept_apart(
     assert (observer.counts.sampled_tokens, observer.take_counts().inflight_tokens) == (7, 4)
     observer.observe(scheduled({}, finished={"b"}))
     assert (observer.counts.sampled_tokens, observer.take_counts().inflight_tokens) == (7, 0)
+
+
+def test_accepted_drafts_are_counted_and_are_tokens_of_their_request() -> None:
+    observer = StepObserver([BLOCK])
+    observer.observe(scheduled({"a": 10, "b": 10}, new={"a": (10, 0), "b": (10, 0)}))
+    observer.take_in_sampled({"a": 1, "b": 1})
+    observer.step_ended(1.0)
+    observer.observe(
+        scheduled(
+            {"a": 4, "b": 1, "c": 6},
+            new={"c": (9, 3)},
+            cached={"a": (10, 1), "b": (10, 1)},
+            drafts={"a": [5, 6, 7], "c": [-1, -1, -1]},
+        )
+    )
+    observer.take_in_sampled({"a": 3, "b": 1, "c": 2})
+    observer.step_ended(2.0)
+    counts = observer.take_counts()
+    assert (counts.drafted_tokens, counts.accepted_tokens) == (6, 3)
+    assert (counts.sampled_tokens, counts.inflight_tokens) == (8, 8)
+    # a got three and b one; c only began.
+    assert (counts.decode_tokens, counts.decode_seconds) == (2.0, 1.0)
 
 
 def test_a_preempted_request_is_counted_and_its_rebuild_told_once() -> None:
@@ -294,6 +318,16 @@ def test_a_state_goes_on_from_the_block_before_a_gap() -> None:
     )
 
 
+def test_a_block_that_was_got_for_refused_drafts_is_filled_by_the_next_weights() -> None:
+    """Tokens 8 to 11 of a were drafts when the weights changed; b fills such a block itself."""
+    blocks = KvBlocks([4])
+    blocks.begin("a", ([1, 2, 3],), 0)
+    blocks.weights_changed({"a": 8})
+    blocks.preempt("a")
+    blocks.begin("b", ([1, 2, 4],), 8)
+    assert blocks.begin("a", ([1, 2, 4],), 12) == 12
+
+
 def test_the_decode_rate_knows_nothing_of_idle_time_and_prefill() -> None:
     """20 tokens a second while something decodes; minutes of idle time
     and a long prefill between.
@@ -302,12 +336,12 @@ def test_the_decode_rate_knows_nothing_of_idle_time_and_prefill() -> None:
 
     def step(seconds: float, output: Any) -> float:
         nonlocal now
-        before = (observer.counts.decode_steps, observer.counts.decode_seconds)
+        before = (observer.counts.decode_tokens, observer.counts.decode_seconds)
         observer.observe(output)
         now += seconds
         observer.step_ended(now)
         return rate.update(
-            observer.counts.decode_steps - before[0], observer.counts.decode_seconds - before[1]
+            observer.counts.decode_tokens - before[0], observer.counts.decode_seconds - before[1]
         )
 
     assert step(30.0, scheduled({"a": 10}, new={"a": (10, 0)})) == 0.0, "unknown"

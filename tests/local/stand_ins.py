@@ -56,7 +56,7 @@ def run_supervisor(
         "print('up', flush=True)\n"
         "try:\n    print('ending:', supervisor.run(), flush=True)\n"
         "except (UserError, ServiceLostError, OSError) as error:\n    print(type(error).__name__, "
-        "error, flush=True)\n"
+        "error, vars(error), flush=True)\n"
     )
     return subprocess.Popen(
         [*prefix, sys.executable, "-c", program, str(folder)],

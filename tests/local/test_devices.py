@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rollcast.config.drafts import Drafts, check_gpu_drafts
 from rollcast.config.errors import PassingError, UserError
 from rollcast.config.lora import Lora, check_gpu_dtype
 from rollcast.config.run import RunConfig, parse_run_config
@@ -89,6 +90,13 @@ def test_adapters_in_float32_are_refused_on_a_gpu(tmp_path: Path) -> None:
     check_gpu_dtype(adapters, "bfloat16")
     with pytest.raises(UserError, match=r"^model\.dtype = float32: on a GPU vLLM applies"):
         check_gpu_dtype(adapters, "float32")
+
+
+def test_drafts_are_refused_on_a_gpu() -> None:
+    drafts = Drafts(method="ngram", num_speculative_tokens=3)
+    check_gpu_drafts(None)
+    with pytest.raises(UserError, match=r"^generator\.engine\.speculative_config: .* on a GPU"):
+        check_gpu_drafts(drafts)
 
 
 def test_too_few_gpus_are_one_sentence(tmp_path: Path) -> None:

@@ -239,6 +239,25 @@ def test_too_little_disk_is_told_before_anything_starts(
         preflight.check(settings(tmp_path))
 
 
+def test_the_room_of_recorded_steps_is_counted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = settings(tmp_path, record={"on": ["failed"], "max_bytes": 2 << 30})
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=2100 << 20))
+    sentence = (
+        r"2100 MiB are free and 2304 MiB are needed for 4 checkpoints and the recorded steps; "
+        r"free space, or set folder, trainer\.keep_checkpoints or record\.max_bytes"
+    )
+    with pytest.raises(UserError, match=sentence):
+        preflight.check(config)
+    recorded = config.run_folder / "recorded" / "step-1"
+    recorded.mkdir(parents=True)
+    with (recorded / "arrays.safetensors").open("wb") as file:
+        file.truncate(300 << 20)  # of an earlier start
+    preflight.check(config)
+
+
 def test_an_external_redis_that_is_away_is_told(tmp_path: Path) -> None:
     listener, port = taken_port()
     listener.close()

@@ -48,6 +48,7 @@ def test_a_service_that_keeps_dying_ends_the_run_with_its_last_words(tmp_path: P
     )
     output, _ = supervisor.communicate(timeout=60)
     assert "ServiceLostError trainer ended with exit code 1: no luck" in output
+    assert "{'is_from_outside': False}" in output
     assert len(pids(tmp_path, "trainer")) == 3
     assert_all_gone(tmp_path)
 
@@ -112,6 +113,17 @@ def test_a_service_that_is_killed_from_outside_has_no_reason_of_its_own(tmp_path
     output, _ = supervisor.communicate(timeout=60)
     assert "It said" not in output
     assert "ending: stopped" in output
+
+
+def test_a_run_that_is_killed_from_outside_again_and_again_is_lost_by_no_fault_of_its_own(
+    tmp_path: Path,
+) -> None:
+    supervisor = run_supervisor(
+        tmp_path, "[spec('trainer', 'print(1); os.kill(os.getpid(), 9)')]", limit=1
+    )
+    output, _ = supervisor.communicate(timeout=60)
+    assert "ServiceLostError trainer killed by SIGKILL (log: " in output
+    assert "{'is_from_outside': True}" in output
 
 
 def test_the_reason_is_that_of_the_newest_start(tmp_path: Path) -> None:

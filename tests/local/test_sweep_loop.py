@@ -4,16 +4,15 @@ survives deaths, signals and kills.
 
 from __future__ import annotations
 
-import time
 from itertools import groupby
 from pathlib import Path
 
 import pytest
 
-from rollcast.config.errors import UserError
+from rollcast.config.errors import PassingError, UserError
 from rollcast.local.ablation import PlannedRun
 from rollcast.local.sweep.choice import BUDGET_SPENT, SweepChoice, choose
-from rollcast.local.sweep.ledger import SweepLedger
+from rollcast.local.sweep.ledger import SliceOutcome, SweepLedger
 from rollcast.runfolder.sweep_records import SliceEnding
 from rollcast.scaling.law.curve import Curve
 from testkit.simulated_arms import (
@@ -121,6 +120,91 @@ def test_a_dead_arm_is_tried_once_again_and_left_out_with_its_reason(tmp_path: P
     assert "s-high" not in arms.readings
 
 
+def test_deaths_from_outside_leave_no_arm_out(tmp_path: Path) -> None:
+    arms = SimulatedArms(CEILINGS)
+    arms.kills = {"s-high": 4, "s-low": 1}
+    loop, lines, _ = make_loop(arms, tmp_path, make_terms(4, 0.7))
+    last = loop.run()
+    assert last is not None
+    assert last.best is not None
+    assert last.best.arm == "high"
+    assert [loop.ledger.failure(f"s-{name}") for name in CEILINGS] == [None] * 4
+    assert len(arms.waits) == 5
+    assert "s-high was ended: its GPU is gone; the sweep goes on in 30 s" in lines
+
+
+def test_a_death_from_outside_between_two_failures_saves_no_arm(tmp_path: Path) -> None:
+    ledger = SweepLedger.open(tmp_path)
+    for ending in (SliceEnding.FAILED, SliceEnding.KILLED, SliceEnding.LOST):
+        ledger.end("s-a", SliceOutcome(ending, error="x"), 0.1)
+        assert ledger.failure("s-a") is None
+    ledger.end("s-a", SliceOutcome(SliceEnding.FAILED, error="its GPU is gone"), 0.1)
+    assert ledger.failure("s-a") == "its GPU is gone"
+
+
+def test_a_machine_on_which_nothing_survives_ends_the_sweep_and_blames_no_arm(
+    tmp_path: Path,
+) -> None:
+    arms = SimulatedArms(CEILINGS)
+    arms.kills = {f"s-{name}": 10 for name in CEILINGS}
+    loop, _, _ = make_loop(arms, tmp_path, make_terms(4, 0.5))
+    with pytest.raises(PassingError, match="its GPU is gone; the last 5 slices ended like this"):
+        loop.run()
+    assert arms.waits == [30.0, 60.0, 120.0, 240.0]
+    arms.kills = {}
+    resumed, _, _ = make_loop(arms, tmp_path, make_terms(4, 0.7))
+    last = resumed.run()
+    assert last is not None
+    assert last.best is not None
+    assert last.best.arm == "high"
+
+
+@pytest.mark.parametrize("num_more", [0, 1])
+def test_a_sweep_that_is_started_again_tries_a_run_that_was_left_out_once_more(
+    tmp_path: Path, num_more: int
+) -> None:
+    arms = SimulatedArms(CEILINGS)
+    arms.deaths = {"s-high": 2}
+    loop, _, _ = make_loop(arms, tmp_path, make_terms(4, 0.3))
+    assert loop.run() is not None
+    arms.deaths = {"s-high": num_more}
+    resumed, lines, _ = make_loop(arms, tmp_path, make_terms(4, 0.8))
+    last = resumed.run()
+    assert last is not None
+    assert last.best is not None
+    assert last.best.arm == ("middle" if num_more else "high")
+    assert (resumed.ledger.failure("s-high") is None) is (num_more == 0)
+    assert len(lines) == num_more
+
+
+def test_a_spent_budget_tries_nothing_again_and_chooses_no_run_that_was_left_out(
+    tmp_path: Path,
+) -> None:
+    arms = SimulatedArms({"low": 0.2, "dead": 0.9, "flat": 0.15})
+    arms.deaths = {"s-dead": 2}
+    for _ in range(2):
+        loop, _, _ = make_loop(arms, tmp_path, make_terms(3, 0.5))
+        last = loop.run()
+        assert last is not None
+        assert set(last.chances) == {"low", "flat"}
+        assert loop.ledger.failure("s-dead") == "its GPU is gone"
+
+
+def test_a_slice_longer_than_a_whole_run_is_ended_and_counts_as_a_failure(tmp_path: Path) -> None:
+    class Silent(SimulatedArms):
+        def curve(self, item: PlannedRun) -> Curve | None:
+            return None if item.variant.name == "silent" else super().curve(item)
+
+    arms = Silent({"silent": 0.9, "other": 0.5})
+    loop, lines, _ = make_loop(arms, tmp_path, make_terms(2, 3.0))
+    last = loop.run()
+    assert last is not None
+    assert last.best is not None
+    assert last.best.arm == "other"
+    assert lines[0].startswith("s-silent failed: took 2.0")
+    assert "device-hours, more than a whole run; it is tried again once" in lines[0]
+
+
 def test_a_sweep_of_which_every_run_fails_ends_with_no_arm(tmp_path: Path) -> None:
     arms = SimulatedArms({"a": 0.3, "b": 0.4})
     arms.deaths = {"s-a": 2, "s-b": 2}
@@ -168,10 +252,10 @@ def test_a_killed_sweep_closes_its_slice_and_goes_on(tmp_path: Path, evaluations
     assert ledger.num_skipped == 1
 
 
-def test_a_killed_slice_counts_until_the_last_sign_of_its_run(tmp_path: Path) -> None:
+def test_a_killed_slice_counts_what_its_runner_says(tmp_path: Path) -> None:
     class LeftTraining(SimulatedArms):
-        def last_sign(self, item: PlannedRun) -> float:
-            return time.time() + 180.0
+        def lost_device_hours(self, item: PlannedRun, began_at: float, earlier: float) -> float:
+            return 0.1
 
     arms = LeftTraining(CEILINGS)
     arms.kill_after = 3
@@ -183,8 +267,8 @@ def test_a_killed_slice_counts_until_the_last_sign_of_its_run(tmp_path: Path) ->
     resumed, _, _ = make_loop(arms, tmp_path, terms)
     last = resumed.run()
     assert last is not None
-    counted = 180.0 + arms.now_seconds - before
-    assert last.spent == pytest.approx(counted * DEVICES / 3600.0, abs=0.01)
+    resumed_hours = (arms.now_seconds - before) * DEVICES / 3600.0
+    assert last.spent == pytest.approx(0.1 + resumed_hours)
 
 
 def test_runs_a_thousandth_below_the_target_have_reached_it(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from torch.utils.hooks import RemovableHandle
 
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.trainer.learner.batch import TrainingSequence, denominator, plan_micro_batches
-from rollcast.trainer.learner.group import build_learner
+from rollcast.trainer.learner.build import build_learner
 from rollcast.trainer.learner.ranks import Ranks
 
 LENGTH, TOKENS = 96, 384

@@ -101,6 +101,41 @@ def test_a_set_is_stopped_by_ctrl_c_and_continued_to_its_table(
     }
 
 
+def test_a_set_with_a_budget_takes_turns_and_ends_in_the_answer_of_a_sweep(
+    tmp_path: Path, settings: dict[str, Any], programs: ForkedPrograms
+) -> None:
+    settings |= {"redis": {"port": 0}, "rpc": {"port": 0}, "forecaster": {"http_port": 0}}
+    settings |= {"budget": {"device_hours": 0.02}}
+    settings["tasks"]["evaluation"]["every_steps"] = 2
+    settings["generator"]["drain_seconds"] = 1
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(settings))
+    command = ("ablate", "--config", "run.yaml", "--without", "pipeline", "--folder", "set")
+    with rollcast(tmp_path, *command, "--budget", "0.1", programs=programs) as ablate:
+        assert ablate.wait(400) == 0, read_output(tmp_path)
+    printed = read_output(tmp_path)
+    answer = json.loads((tmp_path / "set" / "sweep.json").read_text())
+    assert answer["is_over"]
+    assert answer["budget"] == 0.1
+    assert answer["target"] == 0.02
+    assert {arm["arm"] for arm in answer["arms"]} == {"whole", "without-pipeline"}
+    assert f"Use {answer['chosen']}: it is the best at 0.02 device-hours" in printed
+    assert "paused because" in printed
+    kinds = {}
+    for run in ("small-whole", "small-without-pipeline"):
+        folder = tmp_path / "set" / run
+        assert read_lines(folder / "evaluations.jsonl")[-1]["pass_rate"] >= 0
+        recipe = json.loads((folder / "run.json").read_text())["recipe"]
+        kinds[run] = recipe["schedule"]["kind"]
+    assert kinds == {"small-whole": "pipeline", "small-without-pipeline": "ppo-off-policy"}
+    hours = [line.get("device_hours", 0.0) for line in read_lines(tmp_path / "set/sweep.jsonl")]
+    assert answer["spent"] == pytest.approx(sum(hours))
+
+    # The same command finds nothing left to do
+    with rollcast(tmp_path, *command, "--budget", "0.1", "--json", programs=programs) as ablate:
+        assert ablate.wait(100) == 0, read_output(tmp_path)
+    assert json.loads((tmp_path / "set" / "sweep.json").read_text())["chosen"] == answer["chosen"]
+
+
 def lines_of_set(folder: Path) -> list[dict[str, Any]]:
     records: list[dict[str, Any]] = json.loads((folder / "ablation.json").read_text())["set"]
     return records

@@ -17,11 +17,28 @@ pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(600)]
 STEPS = 6
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "transport", "trainer_ranks"),
+    [*((kind, "auto", 1) for kind in KINDS), ("answers", "store", 2), ("llama", "store", 1)],
+)
 def test_steps_of_a_real_run_are_found_again(
-    tmp_path: Path, programs: ForkedPrograms, ranks: Ranks, kind: Kind
+    tmp_path: Path,
+    programs: ForkedPrograms,
+    ranks: Ranks,
+    kind: Kind,
+    transport: str,
+    trainer_ranks: int,
 ) -> None:
-    system = record_run(kind, tmp_path, steps=STEPS, programs=programs)
+    """Over process groups, and over a store that generators pull from."""
+    system = record_run(
+        kind,
+        tmp_path,
+        steps=STEPS,
+        ranks=trainer_ranks,
+        programs=programs,
+        transport=transport,
+    )
+    assert (system.run_folder / "weights").exists() == (transport == "store")
     assert [line["step"] for line in system.steps] == list(range(1, STEPS + 1))
     ages: set[str] = set()
     for line in system.steps:

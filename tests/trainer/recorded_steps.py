@@ -1,11 +1,13 @@
 """Steps of a learner that a recorder keeps, without a controller. Run as a process: one rank of
 two.
 
-python -m tests.trainer.recorded_steps MODEL FOLDER [slow]    with torchrun's environment variables
+python -m tests.trainer.recorded_steps MODEL FOLDER [slow | hung]    with torchrun's environment
+variables; slow, hung: the disk
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -70,23 +72,36 @@ def slow_disk(recorder: StepRecorder) -> Iterator[None]:
     """The disk takes nothing until the end, and the weights of one version fill what may wait."""
     recorder._weight_bytes = 2 << 30
     is_over = Event()
-    recorder._submit("steps", 0, is_over.wait)
+    recorder._submit("", is_over.wait)
     yield
     is_over.set()
 
 
+@contextmanager
+def hung_disk(recorder: StepRecorder) -> Iterator[None]:
+    """The write of the weights 1.1 never returns: nothing reads the pipe in the file's place."""
+    settled = Event()
+    recorder._submit("", settled.set)
+    assert settled.wait(60)
+    os.mkfifo(recorder._store.run_folder / "recorded" / "weights" / "1.1.tmp")
+    yield
+
+
 def main() -> None:
-    model, folder, *slow = sys.argv[1:]
+    model, folder, *disk = sys.argv[1:]
     config = recording_config(Path(model), Path(folder))
     ranks = join_ranks(timeout_seconds=30, threads=1)
     learners = LearnerGroup.build(config, ranks)
     if ranks.rank > 0:
         assert learners.follow() is TrainerEnding.FINISHED
     else:
-        recorder = make_recorder(config, learners, Exporter("test"))
-        with slow_disk(recorder) if slow else nullcontext():
-            record_steps(config, learners, recorder, range(4 if slow else 2))
-        recorder.close()
+        exporter = Exporter("test")
+        recorder = make_recorder(config, learners, exporter)
+        disks = {"slow": slow_disk, "hung": hung_disk}
+        with disks[disk[0]](recorder) if disk else nullcontext():
+            record_steps(config, learners, recorder, range(4 if disk else 2))
+        recorder.close(2.0 if disk == ["hung"] else 60.0)
+        print(exporter.render().decode())
         learners.stop(TrainerEnding.FINISHED)
     ranks.leave()
 

@@ -4,11 +4,7 @@ installed.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,48 +19,15 @@ from rollcast.trainer.learner.checkpoint import checkpoints, storage_at
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.wire.version import PolicyVersion
-from testkit.weights.trainer_end import wait_until
+from testkit.object_storage import needs_s3, s3_server
 from tests.trainer.learner_state import state
 from tests.trainer.tiny_models import make_config, make_sequences, newest_whole
-
-needs_s3 = pytest.mark.skipif(
-    find_spec("s3fs") is None or find_spec("moto") is None,
-    reason="s3fs and moto's server are not installed",
-)
 
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[str]:
-    """A bucket of a server that speaks S3."""
-    port = free_port("127.0.0.1")
-    credentials = {
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in (credentials | {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"}).items():
-            patch.setenv(name, value)
-        server = subprocess.Popen(
-            [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-            env=os.environ | {"PYTHONPATH": ":".join(sys.path)},
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            files: Any = fsspec.filesystem("s3", use_listings_cache=False)
-
-            def is_there() -> bool:
-                try:
-                    files.mkdir("bucket")
-                except OSError:
-                    return False
-                return True
-
-            wait_until(is_there)
-            yield "s3://bucket"
-        finally:
-            server.kill()
-            server.wait()
+    with s3_server() as bucket:
+        yield bucket
 
 
 @pytest.fixture(params=["memory", pytest.param("s3", marks=needs_s3)])
@@ -210,7 +173,7 @@ def test_a_bucket_that_is_not_there_is_one_sentence(
 ) -> None:
     group = group_of(ranks, untied_model, tmp_path, "s3://nowhere")
     with pytest.raises(
-        UserError, match=r"^checkpoint folder s3://nowhere/test cannot be written \(.*\); mend the"
+        UserError, match=r"^checkpoint folder s3://nowhere/test cannot be written \(.*\); fix the"
     ) as e:
         group.save(PolicyVersion(1, 1), {}).result()
     assert "\n" not in str(e.value)
@@ -228,7 +191,7 @@ def test_a_server_that_is_away_may_come_back(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     fsspec.filesystem("s3").clear_instance_cache()
     with pytest.raises(
-        UserError, match=r"^checkpoints at s3://b/test cannot be listed \(.*\); mend"
+        UserError, match=r"^checkpoints at s3://b/test cannot be listed \(.*\); fix"
     ) as error:
         checkpoints("s3://b/test")
     assert error.value.exit_code == 1

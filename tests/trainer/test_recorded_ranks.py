@@ -46,3 +46,23 @@ def test_a_slow_disk_keeps_no_rank_waiting(
         for item in bundle.sequences:
             assert item.logprobs is not None
             assert item.logprobs.all(), "the other rank's too"
+
+
+def test_a_disk_that_hangs_does_not_hold_up_the_end(
+    trainers: ForkedPrograms, untied_model: Path, tmp_path: Path
+) -> None:
+    run_ranks(
+        trainers,
+        tmp_path,
+        "tests.trainer.recorded_steps",
+        untied_model,
+        tmp_path,
+        "hung",
+        world_size=1,
+    )
+    printed = (tmp_path / "rank-0.log").read_text()
+    missing = ["weights 1.1", "step-3", "weights 1.2", "step-4", "weights 1.3"]
+    assert all(name in printed for name in missing), "in the log"
+    assert 'rollcast_recorder_dropped_total{reason="slow_disk",run="test"} 5.0' in printed
+    names = {path.name for path in (tmp_path / "test" / "recorded").glob("step-*")}
+    assert names == {"step-1", "step-2"}

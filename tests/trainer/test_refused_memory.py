@@ -15,7 +15,8 @@ import gc, resource, sys
 from pathlib import Path
 import psutil
 from rollcast.config.errors import UserError
-from rollcast.trainer.learner.group import LearnerGroup, build_learner
+from rollcast.trainer.learner.build import build_learner
+from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import join_ranks
 from rollcast.wire.version import PolicyVersion
 from tests.trainer.tiny_models import make_config, make_sequences
@@ -53,8 +54,7 @@ without_room("take:", lambda: group.take_weights(checkpoint))
 without_room("update:", lambda: group.update(make_sequences(0, num_groups=1)))
 """
 STAGED = (
-    "what this rank stages for the generators, two versions of its rows in host memory, does not "
-    "fit"
+    "what this rank stages for the generators, versions of its rows in host memory, does not fit"
 )
 SENTENCES = {
     "start": r"this rank's share of model.path = '.*' does not fit.*; give the trainer more ranks",

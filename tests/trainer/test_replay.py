@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +23,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from rollcast.config.errors import UserError
+from rollcast.recorded.origin import is_own_record
 from rollcast.recorded.recorded_index import RecordedIndex, find_step
 from rollcast.recorded.step_bundle import StepBundle, load_step
 from rollcast.rollouts.records import GradingStatus, KvMark, RolloutGroup, VersionSpan, loss_mask
@@ -191,8 +194,8 @@ def test_a_fault_is_attributed_to_its_part(make: Make, ranks: Ranks, fault: str)
     assert report.disagreeing == (part,), report.in_words()
     [comparison] = differing(report)
     assert re.search(sentence, comparison.reason), comparison
-    assert comparison.place is not None
-    assert "«" in comparison.place.text, "the token is shown in its text"
+    assert comparison.location is not None
+    assert "«" in comparison.location.text, "the token is shown in its text"
 
 
 def test_a_reward_that_only_the_record_has_is_the_graders(make: Make, ranks: Ranks) -> None:
@@ -310,6 +313,79 @@ def test_another_recipe_is_computed_of_the_same_step(
     ):
         with pytest.raises(UserError, match=sentence):
             replay(bundle, ranks, settings=[wrong])
+
+
+OWN_CODE = """from pathlib import Path
+
+CALLS = Path(__file__).with_name("calls")
+
+
+def note(name):
+    with CALLS.open("a") as file:
+        file.write(name + " ")
+
+
+def advantage(batch):
+    note("advantage")
+    return batch.rewards - batch.rewards.mean()
+
+
+def loss(inputs):
+    note("loss")
+    return inputs.advantages * inputs.logprobs
+
+
+def grade(completion, row):
+    note("grade")
+    return 0.0
+"""
+
+
+def test_code_that_a_record_from_elsewhere_names_runs_if_it_is_trusted(
+    make: Make, ranks: Ranks, tmp_path: Path
+) -> None:
+    code = tmp_path / "own.py"
+    code.write_text(OWN_CODE)
+    calls = tmp_path / "calls"
+    functions = {
+        name: {"kind": "python", "function": f"{code}:{name}"} for name in ("advantage", "loss")
+    }
+    run = make(recipe=functions)
+
+    calls.unlink()
+    own = replay(step(run), ranks)
+    assert not differing(own), own.in_words()
+    assert set(calls.read_text().split()) == {"advantage", "loss"}, "one's own needs no option"
+
+    calls.unlink()
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    bundle = step(copy)
+    bundle.tasks[:] = [replace(task, verifier=f"{code}:grade") for task in bundle.tasks]
+    report = replay(bundle, ranks)
+    with pytest.raises(UserError, match=r"recipe\.loss .*own\.py:loss: .* give --trust"):
+        replay(bundle, ranks, settings=["recipe.advantage=null"])
+    assert not calls.exists(), "nothing was called"
+    assert report.disagreeing == ()
+    reasons = {item.check: item.reason for item in report.comparisons if item.state != "agrees"}
+    del reasons["weights after the step"]
+    assert reasons.keys() >= {"rewards", "advantages and token weights", "loss", "gradient norm"}
+    assert all("if you trust it, give --trust" in reason for reason in reasons.values()), reasons
+    agreeing = {item.check for item in report.comparisons if item.state == "agrees"}
+    assert {"log-probs of its versions", "kept weights", "loss masks"} <= agreeing
+
+    trusted = replay(step(copy), ranks, trust=True)
+    assert not differing(trusted), trusted.in_words()
+    assert set(calls.read_text().split()) == {"advantage", "loss"}
+
+    bundle.settings["model"]["trust_remote_code"] = True
+    assert RecordedBatch(bundle).config.model.trust_remote_code
+    batch = RecordedBatch(bundle, is_trusted=False)
+    assert not batch.config.model.trust_remote_code
+    assert batch.missing_model.startswith("model.trust_remote_code: the record names code")
+
+    os.chmod(run / "recorded" / "step-3" / "step.json", 0o666)
+    assert not is_own_record(step(run)), "anybody may have written it"
 
 
 def test_a_group_is_shown_token_by_token(make: Make, ranks: Ranks) -> None:

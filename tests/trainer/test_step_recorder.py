@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import Tensor
 
 from rollcast.config.record import StepRecording
 from rollcast.recorded.recorded_index import RecordedIndex
@@ -48,10 +49,10 @@ def fail_once(monkeypatch: pytest.MonkeyPatch, at: int, result: float | Exceptio
     clip = Learner._clip
     calls = []
 
-    def spoilt(learner: Learner) -> float:
+    def spoilt(learner: Learner, gradients: list[Tensor], squares: float) -> float:
         calls.append(1)
         if len(calls) != at:
-            return clip(learner)
+            return clip(learner, gradients, squares)
         if isinstance(result, Exception):
             raise result
         return result
@@ -109,7 +110,7 @@ def test_a_curve_that_breaks_keeps_the_newest_steps(
         append_line(config.run_folder / "evaluations.jsonl", as_json(point))
     recorder.note_evaluation()
     recorder.note_evaluation()
-    recorder.close()
+    recorder.close(60)
     assert kept(config.run_folder) == [("step-1", []), ("step-2", ["broken"])], "once"
 
 
@@ -125,7 +126,7 @@ def test_a_run_keeps_no_more_bytes_than_it_may(
     recorder = make_recorder(config, learners, exporter)
     fail_once(monkeypatch, 2, float("inf"))
     record_steps(config, learners, recorder, range(40))
-    recorder.close()
+    recorder.close(60)
     folder = config.run_folder / "recorded"
     files = [path for path in folder.rglob("*.*") if path.is_file() and path.name != "index.json"]
     assert sum(path.stat().st_size for path in files) <= 1 << 20
@@ -144,6 +145,44 @@ def test_a_run_keeps_no_more_bytes_than_it_may(
         assert bundle.version in bundle.kept_versions
 
 
+@pytest.mark.parametrize("weights", ["step", "versions"])
+def test_the_last_steps_and_their_weights_never_take_the_room_of_a_worse_step(
+    untied_model: Path,
+    tmp_path: Path,
+    ranks: Ranks,
+    monkeypatch: pytest.MonkeyPatch,
+    weights: str,
+) -> None:
+    """The weights of thirteen versions, which the next recorded step may need, fill the room."""
+    config = recording_config(
+        untied_model,
+        tmp_path,
+        every_steps=None,
+        on=["non_finite", "failed"],
+        weights=weights,
+        max_bytes=1 << 20,
+    )
+    learners = LearnerGroup.build(config, ranks)
+    recorder = make_recorder(config, learners, Exporter("test"))
+    if weights == "step":
+        recorder._store.max_bytes = 400_000
+    fail_once(monkeypatch, 2, float("inf"))
+    record_steps(config, learners, recorder, range(20))
+    recorder.fail(RuntimeError("the end"))
+    recorder.close(60)
+    folder = config.run_folder / "recorded"
+    files = [path for path in folder.rglob("*.*") if path.is_file() and path.name != "index.json"]
+    assert sum(path.stat().st_size for path in files) <= recorder._store.max_bytes
+    names = [name for name, _ in kept(config.run_folder)]
+    assert "step-2-skipped" in names
+    assert names[-1] == "step-20"
+    assert "step-1" not in names, "the ring's ordinary steps are newer"
+    assert names == sorted(names, key=lambda name: int(name.split("-")[1]))
+    needed = {"1.1", *(f"1.{step}" for step in range(11 if weights == "versions" else 19, 20))}
+    versions = load_step(folder / "step-20").kept_versions
+    assert needed <= {str(version) for version in versions}
+
+
 def test_a_trainer_that_starts_again_goes_on_with_what_is_there(
     untied_model: Path, tmp_path: Path, ranks: Ranks
 ) -> None:
@@ -152,9 +191,9 @@ def test_a_trainer_that_starts_again_goes_on_with_what_is_there(
     for steps in (range(2), range(1, 3)):
         recorder = make_recorder(config, learners, Exporter("test"))
         record_steps(config, learners, recorder, steps)
-        recorder.close()
+        recorder.close(60)
         (config.run_folder / "recorded" / ".step-9").mkdir()
-    make_recorder(config, learners, Exporter("test")).close()
+    make_recorder(config, learners, Exporter("test")).close(60)
     assert [name for name, _ in kept(config.run_folder)] == ["step-1", "step-2", "step-3"]
     assert not (config.run_folder / "recorded" / ".step-9").exists(), "half-written"
 
@@ -169,7 +208,7 @@ def test_a_disk_that_refuses_is_counted_and_ends_no_run(
     (config.run_folder / "recorded").write_text("no folder")
     recorder = make_recorder(config, learners, exporter)
     record_steps(config, learners, recorder, range(1))
-    recorder.close()
+    recorder.close(60)
     page = {
         (item.name, item.labels.get("reason")): item.value
         for item in parse_page(exporter.render().decode())
@@ -186,7 +225,7 @@ def test_steps_are_kept_while_weights_wait_for_a_slow_disk(
     recorder = make_recorder(config, learners, exporter)
     with slow_disk(recorder):
         record_steps(config, learners, recorder, range(3))
-    recorder.close()
+    recorder.close(60)
     assert [name for name, _ in kept(config.run_folder)] == ["step-1", "step-2", "step-3"]
     for number in (1, 2, 3):
         assert load_step(config.run_folder / "recorded" / f"step-{number}").digests_after
@@ -205,14 +244,14 @@ def test_a_full_disk_keeps_nothing_half_written(
     folder = config.run_folder / "recorded"
     recorder = make_recorder(config, learners, Exporter("test"))
     record_steps(config, learners, recorder, range(1))
-    recorder.close()
+    recorder.close(60)
     names = {str(path.relative_to(folder)) for path in folder.rglob("*")}
     recorder = make_recorder(config, learners, Exporter("test"))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 10, hard))  # bytes of a file
     try:
         record_steps(config, learners, recorder, range(1, 2))
-        recorder.close()
+        recorder.close(60)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert {str(path.relative_to(folder)) for path in folder.rglob("*")} == names
@@ -226,13 +265,13 @@ def test_steps_outlive_a_list_that_cannot_be_read(
     for steps in (range(2), range(2, 3)):
         recorder = make_recorder(config, learners, Exporter("test"))
         record_steps(config, learners, recorder, steps)
-        recorder.close()
+        recorder.close(60)
         before = RecordedIndex.read(config.run_folder).steps
         (config.run_folder / "recorded" / "index.json").write_text('{"steps": 3}')
-    make_recorder(config, learners, Exporter("test")).close()
+    make_recorder(config, learners, Exporter("test")).close(60)
     recorder = make_recorder(config, learners, Exporter("test"))
     record_steps(config, learners, recorder, range(3, 4))
-    recorder.close()
+    recorder.close(60)
     after = RecordedIndex.read(config.run_folder).steps
     assert after[:3] == before
     assert [entry.name for entry in after] == [f"step-{number}" for number in range(1, 5)]

@@ -149,6 +149,20 @@ def test_a_fenced_name_is_told_to_come_back_as_new(roster: Roster) -> None:
     assert isinstance(roster.admit(announce("g-2"), SimpleQueue(), 200.0), Seat)
 
 
+def test_a_fenced_process_that_comes_back_holds_nobody_up_with_what_it_has(roster: Roster) -> None:
+    """It has aborted its rollouts, and claims nothing before it has acknowledged a version."""
+    held = PolicyVersion(2, 3).to_proto()
+    seat = take_place(roster, version=held, key=b"own")
+    assert roster.lowest_step() == 3
+    roster.fence(seat, "failed")
+    back = take_place(roster, name="g-2", version=held, key=b"own")
+    assert roster.lowest_step() is None
+    back.acknowledge(1, PolicyVersion(2, 4))
+    assert roster.lowest_step() == 4
+    take_place(roster, name="g-3", version=held, key=b"other")
+    assert roster.lowest_step() == 3
+
+
 def test_the_start_up_of_a_generator_counts_once(roster: Roster) -> None:
     take_place(roster, now=100.0, uncounted_seconds=40.0, key=b"own")
     back = take_place(

@@ -20,6 +20,11 @@ so values that came since are added. Values that have this chart's own number la
     .Values.redis.exporter .Values.hooks -}}
 {{- include "rollcast.quantitiesAsText" $of.resources -}}
 {{- end -}}
+{{- if .Values.generatorsOnly.enabled -}}
+{{- range $role := list "forecaster" "redis" -}}{{- $_ := set (index $.Values $role) "enabled" false -}}{{- end -}}
+{{- $external := .Values.redis.external -}}
+{{- $_ := set $external "passwordSecret" ($external.passwordSecret | default .Values.auth.existingSecret) -}}
+{{- end -}}
 {{- $_ := set .Values "rolesAreFilled" true -}}
 {{- end -}}
 {{- end -}}
@@ -180,7 +185,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- end -}}
 
 {{- define "rollcast.trainerHost" -}}
-{{ include "rollcast.fullname" . }}-trainer
+{{ .Values.generatorsOnly.enabled | ternary .Values.generatorsOnly.trainerHost (printf "%s-trainer" (include "rollcast.fullname" .)) }}
 {{- end -}}
 
 {{/* Name of the Job or JobSet: what of it is immutable makes another one when it changes. A JobSet's pods have longer names,

@@ -31,13 +31,14 @@ run file's own rules (check.yaml), later: here it may be anything. */}}
 {{- $redis := dict "host" (printf "%s-redis" $name) "port" 6379 -}}
 {{- if not .Values.redis.enabled -}}
 {{- $scope := printf "%s/%s" .Release.Namespace .Release.Name -}}
+{{- if .Values.generatorsOnly.enabled -}}{{- $scope = .Values.generatorsOnly.redisScope -}}{{- end -}}
 {{- $redis = dict "host" .Values.redis.external.host "port" (int .Values.redis.external.port) "scope" $scope -}}
 {{- if .Values.redis.external.tls -}}{{- $_ := set $redis "tls" dict -}}{{- end -}}
 {{- end -}}
 {{- $chart := dict
   "folder" "/var/lib/rollcast/runs"
   "redis" $redis
-  "rpc" (dict "host" (include "rollcast.trainerHost" .) "port" 7431 "bind" .Values.networking.bind)
+  "rpc" (dict "host" (include "rollcast.trainerHost" .) "port" (int (.Values.generatorsOnly.enabled | ternary .Values.generatorsOnly.trainerPort 7431)) "bind" .Values.networking.bind)
   "http" (dict "bind" .Values.networking.bind)
   "generator" (dict "http_port" 8080 "tensor_parallel" (max 1 (int .Values.generator.gpus)))
   "trainer" (dict "http_port" 8080)

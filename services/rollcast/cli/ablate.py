@@ -2,43 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rollcast.cli import report
+from rollcast.cli.output import echo_json
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from rollcast.config.recipe import Recipe
     from rollcast.config.run import RunConfig
+    from rollcast.config.sweep import SweepFile
     from rollcast.local.ablation import PlannedRun, Variant
     from rollcast.runfolder.outcomes import RunRecord
-
-    ValuesOfRun = Callable[[PlannedRun], dict[str, Any]]
 EVERY_PART = "all"
-OF_THE_RUN = (
-    "run",
-    "seed",
-    "model",
-    "tasks",
-    "recipe",
-    "budget",
-    "stop_when",
-    "generator",
-    "trainer",
-    "weights",
-)
-"""Sections of a run file that go with it to another machine."""
-OF_THE_CHART = ("http_port", "tensor_parallel", "cpu")
-"""Settings in them that do not."""
 
 
 def ablate(
@@ -85,9 +70,14 @@ def ablate(
             metavar="RUNS", help="run nothing: the table of a set whose run folders are in RUNS"
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="print JSON; what happens goes to standard error")
-    ] = False,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            help="device-hours of all runs together, spent as `rollcast sweep run` does; each run "
+            "ends at budget.device_hours at the latest; default: every run to its end"
+        ),
+    ] = None,
+    as_json: report.JsonWithNews = False,
     plot: report.Plot = None,
 ) -> None:
     """Train the recipe, and the recipe without each part, one run after the other; end in the
@@ -101,16 +91,21 @@ def ablate(
 
     What a recipe of --recipe sets otherwise and the run file keeps (batch, budgets, optimizer) is
     named on standard error. A set trained elsewhere, with --write-values, ends in the same table by
-    the same command and --from-folder.
+    the same command and --from-folder. With --budget the forecast decides after each slice which
+    run goes on, and the answer is that of `rollcast sweep run`; the same command goes on with it.
 
     \b
     rollcast ablate
     rollcast ablate --config my-run.yaml --without fp32_head,cispo --seeds 3
     rollcast ablate --config my-run.yaml --recipe qwen-dapo,minimax --steps 500
+    rollcast ablate --config my-run.yaml --recipe qwen-dapo,minimax --budget 40
     rollcast ablate --config my-run.yaml --without all,fresh_data --seeds 3 --write-values values/
     rollcast ablate --config my-run.yaml --without all,fresh_data --seeds 3 --from-folder fetched-runs/
     """  # noqa: E501
-    from rollcast.cli.demo import shipped_config
+    from rollcast.cli.demo import shipped_config, with_its_model
+    from rollcast.cli.sweep.arms import plan_runs
+    from rollcast.cli.sweep.run import run_to_the_end
+    from rollcast.cli.values_files import write_values_files
     from rollcast.config.custom_function_digests import with_digests
     from rollcast.config.run import load_run_config
     from rollcast.local.ablation import plan, read_set
@@ -119,7 +114,13 @@ def ablate(
         raise UserError(
             "--from-folder: trains nothing; leave --continue, --folder and --write-values out"
         )
-    base = load_run_config(config or shipped_config("ablation.yaml"))
+    if budget is not None and (steps or run_minutes or go_on or write_values or from_folder):
+        raise UserError(
+            f"--budget {budget:g}: each run ends at budget.device_hours, and the same command goes "
+            "on; leave --steps, --run-minutes, --continue, --write-values and --from-folder out"
+        )
+    config = config or shipped_config("ablation.yaml")
+    base = load_run_config(config)
     if write_values is None:  # a cluster's code is in its images; its trainer fills the digests in
         base = base.model_copy(update={"recipe": with_digests(base.recipe)})
     if steps is not None:
@@ -140,12 +141,17 @@ def ablate(
         )
         sys.exit(conclude_set(records, None, as_json=as_json, plot=plot, left_behind=left_behind))
     folder = (folder or base.folder / f"{base.run}-ablation").absolute()
+    if budget is not None:
+        sweep = make_sweep(base.run, config, folder, seeds, budget)
+        source = f"--budget {budget:g}"
+        make_plan = partial(plan_runs, sweep, variants, source=source, with_whole=True)
+        sys.exit(run_to_the_end(make_plan, as_json=as_json, plot=plot))
     if write_values is not None:
         values_files = write_values_files(
             plan(base, variants, num_seeds=seeds, folder=base.folder), write_values
         )
         answer = {"values": values_files, "left_behind": left_behind}
-        typer.echo(json.dumps(answer, indent=1) if as_json else "\n".join(values_files))
+        report.print_answer(answer, lambda _: typer.echo("\n".join(values_files)), as_json=as_json)
         return
     with ExitStack() as stack:
         if as_json:
@@ -156,6 +162,16 @@ def ablate(
         planned = plan(base, variants, num_seeds=seeds, folder=folder)
         records = run_planned(planned, folder, go_on=go_on, run_minutes=run_minutes)
     sys.exit(conclude_set(records, folder, as_json=as_json, plot=plot, left_behind=left_behind))
+
+
+def make_sweep(run: str, config: Path, folder: Path, seeds: int, budget: float) -> SweepFile:
+    """The sweep file of a set of runs. Raises UserError: the budget is no compute."""
+    from rollcast.cli.plan.own_curves import check_budget
+    from rollcast.config.sweep import SweepBudget, SweepFile
+
+    check_budget(budget)
+    hours = SweepBudget(device_hours=budget)
+    return SweepFile(sweep=run, base=config, folder=folder, seeds=seeds, budget=hours)
 
 
 def check_begun(planned: Sequence[PlannedRun], folder: Path) -> None:
@@ -176,6 +192,7 @@ def choose_variants(base: RunConfig, without: str | None, recipes: str | None) -
 
     Raises UserError for a name that is not known, or a part that the base does not have.
     """
+    from rollcast.cli.shipped_recipes import recipe_variants
     from rollcast.local.ablation import WHOLE, Variant
     from rollcast.local.ablation_parts import PARTS, find_part
 
@@ -205,26 +222,6 @@ def choose_variants(base: RunConfig, without: str | None, recipes: str | None) -
     return variants
 
 
-def recipe_variants(base: Recipe, names: Sequence[str]) -> list[Variant]:
-    """Whole recipes, shipped or run files, with the sizes of the base's.
-
-    Raises UserError for a name that is not known.
-    """
-    from rollcast.cli.shipped_recipes import find_recipe, is_shipped
-    from rollcast.local.ablation import Variant
-    from rollcast.local.ablation_parts import transplant_recipe
-
-    recipe_files = [find_recipe(name) for name in names]
-    return [
-        Variant(
-            recipe_file.name,
-            f"the recipe {recipe_file.name}",
-            transplant_recipe(recipe_file.recipe, base, is_published=is_shipped(recipe_file)),
-        )
-        for recipe_file in recipe_files
-    ]
-
-
 def settings_left_behind(
     base: Recipe, recipes: str | None
 ) -> dict[str, dict[str, tuple[Any, Any]]]:
@@ -242,18 +239,6 @@ def settings_left_behind(
         for recipe_file in recipe_files
     }
     return {name: settings for name, settings in settings_by_recipe.items() if settings}
-
-
-def with_its_model(base: RunConfig) -> RunConfig:
-    """Trains the demo's model first, if the run file names it."""
-    from rollcast.cli.demo import prepare_base_model, with_model
-    from rollcast.local import preflight
-    from rollcast.local.demo.base_model import PLACEHOLDER, BaseModel
-
-    if base.model.path != PLACEHOLDER or Path(PLACEHOLDER).exists():
-        return base
-    preflight.check(with_model(base, BaseModel().key))
-    return with_model(base, str(prepare_base_model(BaseModel())))
 
 
 def run_planned(
@@ -299,7 +284,7 @@ def conclude_set(
         write_progress(folder, records, **answer)
     failed_records = [record for record in records if record.state is State.FAILED]
     if as_json:
-        typer.echo(json.dumps({"set": [asdict(record) for record in records], **answer}, indent=1))
+        echo_json({"set": [asdict(record) for record in records], **answer})
     else:
         show_leave_one_out(answer)
         for line in (*answer["advice"], *answer["notes"]):
@@ -313,48 +298,6 @@ def conclude_set(
 
         draw_comparison(forecasts, answer, plot)
     return EXIT_GIVEN_UP if failed_records else 0
-
-
-def write_values_files(
-    planned: Sequence[PlannedRun], folder: Path, more_values: ValuesOfRun | None = None
-) -> list[str]:
-    """One YAML file for each run, to be given to helm with -f: under `config` the settings of the
-    run itself, with the `more_values` of the run. Folders, addresses, ports and credentials are the
-    chart's, which refuses them here. Returns the paths."""
-    import yaml
-
-    paths = []
-    for item in planned:
-        path = folder / f"{item.config.run}.yaml"
-        settings = item.config.model_dump(mode="json", include=set(OF_THE_RUN))
-        values = {"config": _drop_chart_settings(settings)}
-        if more_values is not None:
-            values |= more_values(item)
-        text = yaml.safe_dump(values, sort_keys=False)
-        write_values(path, f"# {item.config.run}: {item.variant.description}\n{text}")
-        paths.append(str(path))
-    return paths
-
-
-def write_values(path: Path, text: str) -> None:
-    """Raises UserError if it cannot be written."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    except OSError as error:
-        raise UserError(
-            f"folder {path.parent}: cannot be written ({error.strerror}); choose another"
-        ) from None
-
-
-def _drop_chart_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    return {
-        section: {name: item for name, item in value.items() if name not in OF_THE_CHART}
-        if isinstance(value, dict)
-        else value
-        for section, value in settings.items()
-        if value is not None
-    }
 
 
 def _names(text: str | None) -> list[str]:

@@ -1,12 +1,12 @@
 """`rollcast audit RUN`: what the newest rules change of a run that is over."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rollcast.cli import curve_options as options
+from rollcast.cli.output import echo_json
 
 
 def audit(
@@ -36,7 +36,7 @@ def audit(
         lambda line: typer.echo(line, err=True),
     )
     if as_json:
-        typer.echo(json.dumps(report.as_json(), indent=1))
+        echo_json(report.as_json())
         return
     for line in report.in_words():
         typer.echo(line)

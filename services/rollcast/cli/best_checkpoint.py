@@ -1,12 +1,11 @@
 """`rollcast show RUN --best`: the best of the kept checkpoints, and what to do with it."""
 
-import json
 import shlex
 from pathlib import Path
 
 import typer
 
-from rollcast.cli.output import say
+from rollcast.cli.output import echo_json, say
 
 
 def print_best(run: Path, *, as_json: bool) -> None:
@@ -24,7 +23,7 @@ def print_best(run: Path, *, as_json: bool) -> None:
     if as_json:
         row = rows[levels.best]
         answer = {"best": row, "checkpoints": rows, "continue": way, "export": export}
-        typer.echo(json.dumps(answer, indent=1))
+        echo_json(answer)
         return
     say(f"{best_in_words(levels)}.")
     typer.echo("  step   level   90 % interval   reading   chance to be the best")

@@ -1,13 +1,12 @@
 """`rollcast config check FILE`, `rollcast config schema`"""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rollcast.cli import curve_options, expected_options, memory_options
-from rollcast.cli.output import say
+from rollcast.cli.output import echo_json, say
 from rollcast.cli.report import print_answer, say_cautions
 
 if TYPE_CHECKING:
@@ -148,4 +147,4 @@ def schema() -> None:
     """
     from rollcast.config.run import RunConfig
 
-    typer.echo(json.dumps(RunConfig.model_json_schema(), indent=1))
+    echo_json(RunConfig.model_json_schema())

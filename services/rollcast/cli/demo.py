@@ -70,6 +70,17 @@ def with_model(settings: RunConfig, path: str) -> RunConfig:
     return settings.model_copy(update={"model": settings.model.model_copy(update={"path": path})})
 
 
+def with_its_model(base: RunConfig) -> RunConfig:
+    """Trains the demo's model first, if the run file names it."""
+    from rollcast.local import preflight
+    from rollcast.local.demo.base_model import PLACEHOLDER, BaseModel
+
+    if base.model.path != PLACEHOLDER or Path(PLACEHOLDER).exists():
+        return base
+    preflight.check(with_model(base, BaseModel().key))
+    return with_model(base, str(prepare_base_model(BaseModel())))
+
+
 def free_name(name: str, folder: Path) -> str:
     """The name, or the name with the first number that no former run has."""
     from rollcast.runfolder.folder import has_history

@@ -1,6 +1,5 @@
 """`rollcast fit CURVE`: the end of a run, forecast from its evaluations."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,7 +7,7 @@ import typer
 
 from rollcast.cli import curve_options as options
 from rollcast.cli import report
-from rollcast.cli.output import say
+from rollcast.cli.output import echo_json, say
 from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
 from rollcast.curves import amounts
@@ -138,7 +137,7 @@ def fit(
     if start_record is not None:
         answer["before"] = as_plain(start_record)
     if as_json:
-        typer.echo(json.dumps(answer, indent=1))
+        echo_json(answer)
     else:
         _show_all(answer, forecast, "" if start_record is None else start_record.sentence)
     if plot is not None:

@@ -7,8 +7,10 @@ import os
 import shutil
 import sys
 import textwrap
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TextIO
 
+from rollcast.config.json_text import to_json
 from rollcast.config.printable import printable
 
 if TYPE_CHECKING:
@@ -63,6 +65,11 @@ def say(text: str) -> None:
             for line in text.split("\n")
         )
     print(text, flush=True)  # the text may announce a wait that starts now
+
+
+def echo_json(answer: Any, *, default: Callable[[Any], Any] | None = None) -> None:
+    """Print what `--json` asks for. `default`: returns what JSON can hold for any other object."""
+    print(to_json(answer, indent=1, default=default), flush=True)
 
 
 def discard_output() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +9,7 @@ import typer
 
 from rollcast.cli import report
 from rollcast.cli.curve_options import AsJson
+from rollcast.cli.output import echo_json
 
 if TYPE_CHECKING:
     from rollcast.cli.shipped_recipes import RecipeFile
@@ -47,7 +47,7 @@ def list_recipes(as_json: AsJson = False) -> None:
 
     recipes = load_shipped_recipes()
     if as_json:
-        typer.echo(json.dumps([_report(recipe) for recipe in recipes], indent=1))
+        echo_json([_report(recipe) for recipe in recipes])
         return
     rows = []
     for recipe in recipes:
@@ -69,7 +69,7 @@ def show(recipe: Name, as_json: AsJson = False) -> None:
 
     recipe_file = find_recipe(recipe)
     if as_json:
-        typer.echo(json.dumps(_report(recipe_file), indent=1))
+        echo_json(_report(recipe_file))
         return
     typer.echo(f"{recipe_file.name}: {recipe_file.path}")
     typer.echo(recipe_file.about + "\n")
@@ -113,13 +113,8 @@ def diff(first: Name, second: Name, as_json: AsJson = False) -> None:
     ]
     if as_json:
         setting_values = {name: [value.get(name) for value in values] for name in different}
-        typer.echo(
-            json.dumps(
-                {"recipes": [first_file.name, second_file.name], "settings": setting_values},
-                indent=1,
-                default=str,
-            )
-        )
+        answer = {"recipes": [first_file.name, second_file.name], "settings": setting_values}
+        echo_json(answer, default=str)
     elif not different:
         typer.echo(f"{first_file.name} and {second_file.name}: no setting differs")
     else:

@@ -33,11 +33,15 @@ def replay(
             "--set", metavar="recipe.X=VALUE", help="the same step with another setting; repeatable"
         ),
     ] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="run the code that a record from elsewhere names")
+    ] = False,
 ) -> None:
     """Grade a recorded step again and compute its advantages, loss, gradient and log-probs again:
     which of generator, grader and trainer disagrees with the record, where, and by how much.
 
-    Needs no cluster and no GPU. `record` in the run file decides which steps are kept.
+    Needs no cluster and no GPU. `record` in the run file decides which steps are kept. Functions
+    and model code that the record names run if you recorded it in this folder, or with --trust.
 
     \b
     rollcast replay runs/demo --step 40
@@ -56,6 +60,8 @@ def replay(
         arguments += ["--loss", loss]
     for item in setting or []:
         arguments += ["--set", item]
+    if trust:
+        arguments.append("--trust")
     sys.stdout.flush()
     program = [sys.executable, "-m", "rollcast.trainer.replay", *arguments]
     os.execv(sys.executable, program)  # noqa: S606  # our own module

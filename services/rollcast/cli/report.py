@@ -1,6 +1,5 @@
 """Output that all commands on curves share: tables, and the state of a curve with its verdict."""
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -8,13 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from rollcast.cli.output import say
+from rollcast.cli.output import echo_json, say
 from rollcast.config.printable import printable
 from rollcast.curves.amounts import Interval, amount, counted_evaluations
 from rollcast.plots.figure import check_plot
 
 Plot = Annotated[
     Path | None, typer.Option(callback=check_plot, help="draw to this PNG or SVG file")
+]
+JsonWithNews = Annotated[
+    bool, typer.Option("--json", help="print JSON; what happens goes to standard error")
 ]
 Cell = Callable[[dict[str, Any]], str]
 """The text of a cell, from the answer's part that the row is about."""
@@ -70,7 +72,7 @@ def print_answer(
 ) -> None:
     """Print the answer as JSON, or as `show` prints it."""
     if as_json:
-        typer.echo(json.dumps(answer, indent=1))
+        echo_json(answer)
     else:
         show(answer)
 

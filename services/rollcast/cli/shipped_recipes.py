@@ -5,7 +5,7 @@ each setting.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import yaml
 
     from rollcast.config.recipe import Recipe
+    from rollcast.local.ablation import Variant
 
 FIRST = "scalerl"
 _SECTION = "recipe"
@@ -160,3 +161,22 @@ def _leaves(settings: Any, prefix: str) -> Iterator[tuple[str, Any, str]]:
             yield from _leaves(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value, " ".join((info.description or "").split())
+
+
+def recipe_variants(base: Recipe, names: Sequence[str]) -> list[Variant]:
+    """Whole recipes, shipped or run files, with the sizes of the base's.
+
+    Raises UserError for a name that is not known.
+    """
+    from rollcast.local.ablation import Variant
+    from rollcast.local.ablation_parts import transplant_recipe
+
+    recipe_files = [find_recipe(name) for name in names]
+    return [
+        Variant(
+            recipe_file.name,
+            f"the recipe {recipe_file.name}",
+            transplant_recipe(recipe_file.recipe, base, is_published=is_shipped(recipe_file)),
+        )
+        for recipe_file in recipe_files
+    ]

@@ -92,6 +92,23 @@ class Http(Settings):
     bound; callers are known by the token alone, because probes and browsers hold no certificate."""
 
 
+class WeightStore(Settings):
+    """Where versions are written with weights.transport = store."""
+
+    location: Annotated[str, Field(min_length=1)] | None = None
+    """Folder that trainer and generators reach, or URL such as s3://bucket/path; under it each run
+    has a folder of its name. The library of a URL's protocol (s3fs, gcsfs) takes credentials and
+    endpoint from its own environment variables. None = in the run's folder."""
+    anchor_every: Annotated[int, Field(ge=1)] = 16
+    """Interval, in versions, of one that is also written whole: a generator that joins, or was away
+    for long, begins with it. It is written earlier if the changes since the last one have as many
+    bytes as it has."""
+    max_gib: Annotated[float, Field(gt=0)] = 100.0
+    """Size of all objects of the run together, in GiB. Old ones are removed when no generator needs
+    them, and before that if there are more. Three whole versions must fit. 100 = enough for 16
+    billion parameters."""
+
+
 class Weights(Settings):
     """Publishing of weights (wire 2)."""
 
@@ -108,18 +125,21 @@ class Weights(Settings):
     """Deadline from the last bucket to the acknowledgement that the version was applied; one second
     is added for each GB of the version. A generator that misses it is fenced, and an engine that
     still applies is ended. 30 = ample for a small model, also on a machine that is busy starting
-    others."""
-    transport: Literal["auto", "nccl", "gloo"] = "auto"
+    others. With transport = store a pull that reads nothing for as long has failed."""
+    transport: Literal["auto", "nccl", "gloo", "store"] = "auto"
     """Transport of the weights to the generators. nccl = from GPU to GPU. gloo = through host
     memory and TCP: slower, but it also works on CPUs, on one GPU that generator and trainer share,
-    and with drivers that stop NCCL. auto = nccl if the trainer has a GPU of its own, else gloo; the
+    and with drivers that stop NCCL. store = as objects in a folder or object storage, from which
+    generators anywhere pull them, mostly the changed elements alone. auto = store if
+    weights.store.location is set, else nccl if the trainer has a GPU of its own, else gloo; the
     trainer logs which and why."""
+    store: WeightStore = WeightStore()
     stage: Literal["auto", "device", "host"] = "auto"
     """The memory in which a generator keeps a version that it has received and not yet applied.
     device = whole, on every worker's GPU: the shortest pause. host = once, in host memory that the
     workers share: each copies its slice when the version is applied. auto = on the device if that
-    leaves a gigabyte of it free, else on the host; on one GPU that generator and trainer share, on
-    the host."""
+    leaves a gigabyte of it free, else on the host; on one GPU that generator and trainer share, or
+    with transport = store, on the host."""
     heartbeat_seconds: Annotated[float, Field(gt=0)] = 1.0
     """Interval of a generator's heartbeats."""
     heartbeat_timeout_seconds: Annotated[float, Field(gt=0)] = 8.0
@@ -127,3 +147,21 @@ class Weights(Settings):
     fenced."""
     coalesce_seconds: Annotated[float, Field(ge=0)] = 2.0
     """Joiners that arrive within this time enter in one epoch."""
+
+    @property
+    def uses_store(self) -> bool:
+        """Whether versions are objects that generators pull."""
+        has_location = self.store.location is not None
+        return self.transport == "store" or (self.transport == "auto" and has_location)
+
+    @property
+    def staging(self) -> Literal["auto", "device", "host"]:
+        """`stage`, with what the transport decides."""
+        # The processor inflates a pulled version, once for all workers.
+        return "host" if self.uses_store else self.stage
+
+    @property
+    def versions_of_trainer(self) -> int:
+        """Versions of its rows that a trainer rank keeps in host memory."""
+        # One that is sent, one that is filled, and the base of the next changes.
+        return 3 if self.uses_store else 2

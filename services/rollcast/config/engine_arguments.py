@@ -13,6 +13,7 @@ import yaml
 from pydantic import Field
 
 from rollcast.config.base import Settings
+from rollcast.config.drafts import Drafts
 
 FIELD = "generator.engine"
 
@@ -42,6 +43,9 @@ class EngineArguments(Settings):
     """Batch sizes that get a CUDA graph."""
     attention_backend: Annotated[str, Field(min_length=1)] | None = None
     """vLLM's name of a kernel, such as FLASH_ATTN. CHANGES NUMBERS by rounding."""
+    speculative_config: Drafts | None = None
+    """Speculative decoding: several tokens of a rollout in one step, if drafts of them are right.
+    Exact. Not on GPUs so far."""
     disable_custom_all_reduce: bool = False
     """Between tensor-parallel workers: NCCL's own all-reduce."""
 

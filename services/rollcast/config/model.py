@@ -36,13 +36,13 @@ files, and an export has all of them."""
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
 
-def check_folder(path: str) -> None:
+def check_folder(path: str, field: str = "model.path") -> None:
     """Raises UserError for a folder that is not there, for which libraries would ask the hub by an
     impossible name.
     """
     if not _HUB_NAME.fullmatch(path) and not Path(path).exists():
         raise UserError(
-            f"model.path = {path!r}: there is no such folder on this machine; put or mount the "
+            f"{field} = {path!r}: there is no such folder on this machine; put or mount the "
             "model there, or give another folder or a name on the hub"
         )
 

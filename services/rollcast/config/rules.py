@@ -13,7 +13,7 @@ from typing import Any
 
 from rollcast.config.autoscaler import Autoscaler
 from rollcast.config.base import Settings
-from rollcast.config.connections import Redis
+from rollcast.config.connections import Redis, Weights
 from rollcast.config.curve_sources import CurveFile, CurveQueries
 from rollcast.config.datasets import (
     CountdownDataset,
@@ -22,6 +22,7 @@ from rollcast.config.datasets import (
     Mixture,
     RowsDataset,
 )
+from rollcast.config.draft_rules import drafts_fit
 from rollcast.config.engine_arguments import EngineArguments
 from rollcast.config.environment_rules import environments_are_one
 from rollcast.config.episode_rules import episodes_fit
@@ -52,6 +53,7 @@ def broken_rules(config: RunConfig, *, to_start: bool = False) -> Iterator[Wrong
 
 def _contradictions(config: RunConfig) -> Iterator[Contradiction]:
     yield from _model_fits(config.model, config.recipe, config.generator.engine)
+    yield from drafts_fit(config.model, config.recipe, config.generator.engine.speculative_config)
     yield from _groups_fit_a_generator(config.generator, config.recipe, config.tasks)
     yield from with_prefix("recipe", recipe_is_one(config.recipe))
     yield from with_prefix("tasks.prompt_format", _prompt_format_is_one(config.tasks.prompt_format))
@@ -60,6 +62,7 @@ def _contradictions(config: RunConfig) -> Iterator[Contradiction]:
     for field, dataset in _datasets(config.tasks):
         yield from with_prefix(field, _data_set_is_one(dataset))
     yield from episodes_fit(config.tasks, config.recipe, list(_datasets(config.tasks)))
+    yield from with_prefix("weights", _the_store_fits(config.weights))
     yield from _services_fit(config.tasks.grading, config.grader, config.redis)
     yield from with_prefix("autoscaler", _autoscaler_knows_its_fleet(config.autoscaler))
 
@@ -135,6 +138,23 @@ def _groups_fit_a_generator(
                 f"{generator.most_slots}; lower {field} or raise generator.slots",
                 "generator.slots",
             )
+
+
+def _the_store_fits(weights: Weights) -> Iterator[Contradiction]:
+    if weights.uses_store and weights.stage == "device":
+        yield (
+            "stage",
+            "versions that are pulled from a store are staged in host memory; set it to auto or "
+            "host",
+            "transport",
+        )
+    if weights.store.location is not None and not weights.uses_store:
+        yield (
+            "store.location",
+            f"weights.transport {weights.transport} uses no store; remove it, or set transport to "
+            "store or auto",
+            "transport",
+        )
 
 
 def _prompt_format_is_one(prompt_format: PromptFormat) -> Iterator[Contradiction]:

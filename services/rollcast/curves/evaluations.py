@@ -280,6 +280,8 @@ class TrainerStatus:
     budget_device_hours: float | None = None
     staleness: dict[float, float] = field(default_factory=dict)
     """Bound (steps) -> tokens at most that old, cumulative as a histogram's buckets are."""
+    spent: dict[str, float] = field(default_factory=dict, compare=False)
+    """Role -> device-hours that the run ever spent. They rise all the time, which is no news."""
     group_signals: dict[str, float] = field(default_factory=dict)
     """Training groups received since the trainer's process began, by their signal."""
 

@@ -6,6 +6,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from rollcast.config.json_text import finite_or_none
 from rollcast.curves.amounts import interval
 from rollcast.curves.answer import (
     LawAnswer,
@@ -16,7 +17,7 @@ from rollcast.curves.answer import (
 )
 from rollcast.curves.evaluations import TrainerStatus
 from rollcast.curves.run_forecast import QUANTILES, RunForecast
-from rollcast.forecaster.board import finite_or_none, tokens_by_staleness
+from rollcast.forecaster.board import tokens_by_staleness
 from rollcast.forecaster.history import KeptForecast
 from rollcast.forecaster.schema import (
     AdviceAnswer,
@@ -213,6 +214,7 @@ def status_answer(
     groups = came_back_in_words(status.group_signals)
     return StatusAnswer(
         run=run,
+        spent_device_hours=sum(status.spent.values()) if status.spent else None,
         staleness=buckets,
         groups=groups,
         episodes=", ".join(episodes),

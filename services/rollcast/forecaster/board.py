@@ -1,12 +1,12 @@
 """The newest forecast of every run, shared by the reader's thread and HTTP."""
 
-import math
 import secrets
 import threading
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
+from rollcast.config.json_text import finite_or_none
 from rollcast.curves.amounts import natural
 from rollcast.curves.evaluations import TrainerStatus
 from rollcast.curves.run_forecast import RunForecast
@@ -97,11 +97,6 @@ class Board:
     def source(self) -> SourceAnswer:
         with self._lock:
             return self._source
-
-
-def finite_or_none(value: float | None) -> float | None:
-    """None for NaN and infinities, which JSON does not have."""
-    return value if value is not None and math.isfinite(value) else None
 
 
 def tokens_by_staleness(buckets: dict[float, float]) -> list[tuple[float, float]]:

@@ -293,6 +293,8 @@ class StatusAnswer(Answer):
     incarnation: float | None
     budget_steps: float | None
     budget_device_hours: float | None
+    spent_device_hours: float | None
+    """All that the run ever spent, with starts and lost work; null = not reported."""
     max_staleness: float | None
     longest_group_ratio: float | None
     truncation_ratio: float | None

@@ -63,6 +63,8 @@ class SequenceSampler:
         """Tokens whose KV later legs found in the prefix cache."""
         self.num_rebuilt_tokens = 0
         """Tokens whose KV later legs computed again."""
+        self.num_prefilled_tokens = 0
+        """Tokens of the prompt whose KV the first leg computed."""
 
     @property
     def num_tokens(self) -> int:
@@ -149,10 +151,12 @@ class SequenceSampler:
             and task.purpose is Purpose.TRAIN
         ):
             self.completion.record_experts(request.routed_from, sampled.routed_experts)
+        num_kept = min(sampled.num_cached_tokens, num_computed)
+        if not position:
+            self.num_prefilled_tokens += num_computed - num_kept
         # KV that the prefix cache has lost was computed again, with the present weights.
-        if position and sampled.token_ids:
+        elif sampled.token_ids:
             self.completion.mark_rebuild(position, sampled.num_cached_tokens)
-            num_kept = min(sampled.num_cached_tokens, num_computed)
             self.num_kept_tokens += num_kept
             self.num_rebuilt_tokens += num_computed - num_kept
         return sampled.finish

@@ -37,7 +37,7 @@ class DecodeRate:
         self._tokens = 0.0
         self._seconds = 0.0
 
-    def update(self, tokens: int, seconds: float) -> float:
+    def update(self, tokens: float, seconds: float) -> float:
         """Update with what was decoded since the last call; returns tokens per second, 0 = unknown
         so far.
         """
@@ -57,7 +57,7 @@ class GeneratorWeights:
         self._engine = engine
         self._claims = claims
         self._exporter = exporter
-        self._reported = EngineCounts()
+        self._reported = EngineCounts.zero()
         self._decode_rate = DecodeRate()
         self._staged_path = ""
         """The path under which the engine's workers find the staged version, if they share it."""
@@ -82,7 +82,7 @@ class GeneratorWeights:
         former_counts = self._reported
         counts = self._reported = self._engine.counts
         rate = self._decode_rate.update(
-            counts.decode_steps - former_counts.decode_steps,
+            counts.decode_tokens - former_counts.decode_tokens,
             counts.decode_seconds - former_counts.decode_seconds,
         )
         self._exporter.add(
@@ -90,6 +90,13 @@ class GeneratorWeights:
         )
         self._exporter.add(
             generator_metrics.SAMPLED_TOKENS, counts.sampled_tokens - former_counts.sampled_tokens
+        )
+        self._exporter.add(
+            generator_metrics.DRAFTED_TOKENS, counts.drafted_tokens - former_counts.drafted_tokens
+        )
+        self._exporter.add(
+            generator_metrics.ACCEPTED_TOKENS,
+            counts.accepted_tokens - former_counts.accepted_tokens,
         )
         self._exporter.set(generator_metrics.INFLIGHT_TOKENS, counts.inflight_tokens)
         return weights_pb2.Heartbeat(

@@ -191,8 +191,10 @@ class Supervisor:
         service = watched.service
         spec = service.spec
         how = how_it_ended(code, self._kills)
+        has_words = code > 0 or -code in CRASHES
+        is_from_outside = not has_words and kills() == self._kills
         self._kills = kills()
-        words = service.last_words() if code > 0 or -code in CRASHES else ""
+        words = service.last_words() if has_words else ""
         # 600.0: seconds in which deaths count together; chosen, not measured.
         while watched.died_at and now_seconds - watched.died_at[0] > 600.0:
             watched.died_at.popleft()
@@ -212,7 +214,7 @@ class Supervisor:
                 tried = f"{failures} starts failed for this reason"
             message = f"{spec.name} {how}{words and f': {words}'} (log: {service.log}; {tried})"
             if spec.essential:
-                raise ServiceLostError(message)
+                raise ServiceLostError(message, is_from_outside=is_from_outside)
             watched.abandoned = True
             self._report(f"{message}; the run goes on without it", trouble=True)
             return
@@ -365,3 +367,8 @@ def _note_failure(watched: _Watched, words: str) -> int:
 
 class ServiceLostError(RuntimeError):
     """A service died again and again. Not a mistake of the user: the log says what happened."""
+
+    def __init__(self, message: str, *, is_from_outside: bool) -> None:
+        """`is_from_outside`: whether its last death was by the signal of another process."""
+        super().__init__(message)
+        self.is_from_outside = is_from_outside

@@ -123,7 +123,7 @@ class WorkerMemory:
         """
         free = None if self.kind == "cpu" else self.device_bytes - self.taken_by_engine
         held_bytes = self.weights if self.config.model.lora is None else self._adapters
-        return staging_place(self.config.weights.stage, [(free, held_bytes)] * self.workers)
+        return staging_place(self.config.weights.staging, [(free, held_bytes)] * self.workers)
 
     @cached_property
     def staging(self) -> int:

@@ -13,7 +13,6 @@ from functools import reduce
 from rollcast.config.errors import UserError
 from rollcast.memory.device import gigabytes
 from rollcast.memory.plan import MemoryPlan
-from rollcast.memory.staging import STAGED_VERSIONS
 from rollcast.memory.trainer import Parts, largest_in_words, together
 
 EXPORT_FILE_BYTES = 5_000_000_000
@@ -58,9 +57,10 @@ def rank_on_host(plan: MemoryPlan, rank: int) -> Parts:
     """
     memory = plan.trainer[rank]
     largest = max(memory.largest_weight, memory.start_on_host)
+    num_versions = plan.config.weights.versions_of_trainer
     parts = {
         "programs": PROGRAM_BYTES,
-        "staging": STAGED_VERSIONS * memory.version_rows if rank < memory.ranks else 0,
+        "staging": num_versions * memory.version_rows if rank < memory.ranks else 0,
         "checkpoint": memory.checkpoint + memory.unpadded,
         "gathered": largest,
     }

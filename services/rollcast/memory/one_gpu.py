@@ -29,7 +29,7 @@ def shared(plan: MemoryPlan) -> MemoryPlan:
     fit, if any do.
     """
     plan = replace(plan, shares_gpu=True)
-    if plan.config.weights.stage == "auto":
+    if plan.config.weights.staging == "auto":
         # The choice on the device would look at memory that the trainer takes later.
         plan = plan.with_settings(weights={"stage": "host"})
     if plan.config.generator.gpu_memory_utilization == DEFAULT_GPU_SHARE:

@@ -11,9 +11,6 @@ from rollcast.weights.plan.manifest import PIECE_BYTES
 StagingPlace = Literal["device", "host"]
 """A generator keeps a received version whole on every worker's device, or once in host memory for
 all."""
-STAGED_VERSIONS = 2
-"""Versions of its rows that a trainer rank keeps in host memory
-(`rollcast.weights.sender.staging`): the one being sent and the newest."""
 PIECES_ON_THE_WAY = 2
 """Pieces in transfer, all lanes together, on a device that holds no whole version."""
 
@@ -34,12 +31,12 @@ def staging_place(
     return "device" if fits and (len(room) == 1 or room[0][0] is not None) else "host"
 
 
-def staged_by_trainer(shard: int, kind: DeviceKind) -> int:
-    """Bytes on the device of a rank whose rows of a version take `shard`.
+def staged_by_trainer(versions: int, kind: DeviceKind) -> int:
+    """Bytes on the device of a rank whose rows of all versions that it keeps take `versions`.
 
     The versions are kept in host memory, which is the device if there is no GPU.
     """
-    return STAGED_VERSIONS * shard if kind == "cpu" else PIECES_ON_THE_WAY * PIECE_BYTES
+    return versions if kind == "cpu" else PIECES_ON_THE_WAY * PIECE_BYTES
 
 
 def staged_by_generator(

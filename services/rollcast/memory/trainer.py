@@ -164,7 +164,9 @@ class RankMemory:
             )
         if self.kind == "cpu":
             parts["checkpoint"] = self.checkpoint
-        parts["staging"] = staged_by_trainer(self.version_rows, self.kind)
+        parts["staging"] = staged_by_trainer(
+            self.config.weights.versions_of_trainer * self.version_rows, self.kind
+        )
         return parts
 
     @cached_property

@@ -77,4 +77,4 @@ def sampling_ratio(truncation: RatioTruncation, inputs: LossInputs) -> Tensor:
     of_token = log_ratio(inputs).detach()
     if truncation.over == "token":
         return of_token.exp()
-    return rollout_sums(of_token, inputs.rollout)[inputs.rollout].exp()
+    return rollout_sums(of_token, inputs.rollout).exp()

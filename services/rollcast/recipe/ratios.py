@@ -45,11 +45,14 @@ def loss_token_log_ratio(above: Tensor, below: Tensor, weights: Tensor) -> Tenso
 
 
 def rollout_sums(values: Tensor, rollout: Tensor) -> Tensor:
-    """Return [R] the sums of `values` [T] over the tokens of each rollout, whose indices are
-    `rollout` [T].
+    """Return [T] at each token the sum of `values` [T] over the tokens of its rollout, whose index
+    is `rollout` [T]. The tokens of a rollout stand together.
     """
-    num_rollouts = int(rollout.max()) + 1 if rollout.numel() else 0
-    return values.new_zeros(num_rollouts).index_add(0, rollout, values)
+    # Numbered again from 0: then the tokens bound the number of rollouts, and the host need not
+    # wait for the largest index.
+    number = torch.zeros_like(rollout)
+    number[1:] = (rollout[1:] != rollout[:-1]).cumsum(0)
+    return torch.zeros_like(values).index_add(0, number, values)[number]
 
 
 def reported_ratio(log_ratio: Tensor) -> Tensor:

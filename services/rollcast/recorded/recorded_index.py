@@ -29,8 +29,6 @@ class IndexEntry:
     """How far beyond its bound the worst condition was; 0 = no condition."""
     num_bytes: Count
     """Without weights."""
-    versions: list[str]
-    """Versions whose weights it needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +51,6 @@ class RecordedIndex:
     def write(self, run_folder: Path) -> None:
         """Raises UserError if the disk refuses."""
         replace_json(run_folder / RECORDED / INDEX_FILE, asdict(self))
-
-    def without(self, entry: IndexEntry) -> RecordedIndex:
-        return RecordedIndex([item for item in self.steps if item is not entry])
 
     def least_valuable(self) -> IndexEntry | None:
         """The step to remove first: never the newest, of the others the one with the least bad

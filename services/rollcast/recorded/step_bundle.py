@@ -107,6 +107,9 @@ class StepBundle:
     """By task sequence, an endpoint's log-probs of each rollout's sequences. Empty without one."""
     weights_kept: Literal["none", "step", "versions"] = "none"
     """The setting `record.weights`."""
+    origin: str | None = None
+    """Digest of the machine, user and folder that recorded it (`recorded/origin.py`). None = not
+    known."""
     path: Path = Path()
     """Folder of the bundle."""
 
@@ -120,8 +123,10 @@ class StepBundle:
         """Versions without whose weights a part of it cannot be replayed."""
         if self.weights_kept == "none":
             return ()
-        own = {self.version}
-        return tuple(sorted(own if self.weights_kept == "step" else own.union(self.versions)))
+        versions = {self.version}
+        if self.weights_kept == "versions":
+            versions.update(self.versions)
+        return tuple(sorted(versions))
 
     @property
     def kept_versions(self) -> tuple[PolicyVersion, ...]:

@@ -45,6 +45,8 @@ LOGGED = "logged"
 """A folder with the progress of each logger, a `LoggedRecord`."""
 BEFORE = "before.json"
 """The model or run that a new run began with, if that had cost compute: a `BeforeRecord`."""
+WEIGHTS = "weights"
+"""A folder with the versions that generators pull (`weights.transport: store`)."""
 CHECKPOINTS = "checkpoints"
 CONTROLLER = "controller.json"
 """The state of rank 0, written last into each checkpoint."""
@@ -95,9 +97,18 @@ def checkpoint_place(run_folder: Path, checkpoints: str | None) -> Place:
 
     `checkpoints`: trainer.checkpoints.
     """
-    if checkpoints is None:
-        return run_folder / CHECKPOINTS
-    location = parse_location(checkpoints)
+    return _place_of_run(run_folder, checkpoints, CHECKPOINTS)
+
+
+def weight_store_place(run_folder: Path, location: str | None) -> Place:
+    """The versions of one run. `location`: weights.store.location."""
+    return _place_of_run(run_folder, location, WEIGHTS)
+
+
+def _place_of_run(run_folder: Path, text: str | None, own_folder: str) -> Place:
+    if text is None:
+        return run_folder / own_folder
+    location = parse_location(text)
     return (
         location / run_folder.name
         if isinstance(location, Path)

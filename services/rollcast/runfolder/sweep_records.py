@@ -14,7 +14,9 @@ class SliceEnding(StrEnum):
     INTERRUPTED = "interrupted"
     """The sweep was asked to stop."""
     FAILED = "failed"
-    """The run died."""
+    """The run died by its own doing: its settings, its code, memory that it does not find."""
+    KILLED = "killed"
+    """The run died of a cause that is not its own: a signal, a full disk, a network in trouble."""
     LOST = "lost"
     """The sweep's own process was killed."""
 

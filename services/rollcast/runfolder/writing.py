@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 
 from rollcast.config.access_modes import FOLDER_MODE, open_for_group
 from rollcast.config.errors import UserError, refused_by_the_world
+from rollcast.config.json_text import to_json
 
 
 def make_folder(path: Path) -> None:
@@ -55,7 +56,7 @@ def replace_json(
 
     Raises UserError if the disk refuses.
     """
-    replace_text(path, json.dumps(record, indent=1) + "\n", go_on=go_on)
+    replace_text(path, to_json(record, indent=1) + "\n", go_on=go_on)
 
 
 def replace_text(path: Path, text: str, *, go_on: str = "--resume") -> None:

@@ -20,6 +20,9 @@ WEIGHT_RECEIVE_SECONDS = Metric(
     "Background reception of a version",
     buckets=DURATION_BUCKETS_SECONDS,
 )
+WEIGHT_PULLED_BYTES = Metric(
+    "rollcast_weight_pulled_bytes_total", "Bytes of versions pulled from the store of weights"
+)
 GENERATOR_IDLE = Metric(
     "rollcast_generator_idle_seconds_total", "Time in which the generator had no rollout"
 )
@@ -40,10 +43,17 @@ SAMPLED_TOKENS = Metric(
 INFLIGHT_TOKENS = Metric(
     "rollcast_inflight_tokens", "Tokens that the requests in the engine have sampled so far"
 )
+DRAFTED_TOKENS = Metric(
+    "rollcast_drafted_tokens_total", "Tokens drafted for the engine's model to verify"
+)
+ACCEPTED_TOKENS = Metric(
+    "rollcast_accepted_tokens_total", "Drafted tokens that the engine's model accepted"
+)
 PREEMPTIONS = Metric("rollcast_preemptions_total", "KV preemptions in the engine")
 EPISODE_KV_TOKENS = Metric(
     "rollcast_episode_kv_tokens_total",
-    "Tokens before later turns, by their KV (kept|rebuilt)",
+    "Tokens before later turns, by their KV: found (kept), lost and computed again (rebuilt), or "
+    "computed again as the prompt of a further sequence (split)",
     ("state",),
 )
 HAND_BACKS = Metric("rollcast_hand_backs_total", "Tasks handed back unfinished")

@@ -23,6 +23,19 @@ WEIGHT_FAILURES = Metric(
     "Publishes that failed and were repeated, by reason",
     ("reason",),
 )
+WEIGHT_STORED_BYTES = Metric(
+    "rollcast_weight_stored_bytes_total",
+    "Bytes of the objects written to the store of weights, by kind (whole, changes)",
+    ("kind",),
+)
+WEIGHT_STORE_BYTES = Metric(
+    "rollcast_weight_store_bytes", "Bytes of the objects that the store of weights holds"
+)
+WEIGHT_STORE_SECONDS = Metric(
+    "rollcast_weight_store_seconds",
+    "From staging a version to its last object in the store",
+    buckets=DURATION_BUCKETS_SECONDS,
+)
 GENERATORS_FENCED = Metric(
     "rollcast_generators_fenced_total", "Generators removed, by reason", ("reason",)
 )

@@ -19,8 +19,8 @@ from rollcast.telemetry.process_end import end
 
 with pause_garbage_collection():
     from rollcast.trainer.learner.adapter_export import make_export
+    from rollcast.trainer.learner.build import build_learner
     from rollcast.trainer.learner.checkpoint import load_weights
-    from rollcast.trainer.learner.group import build_learner
     from rollcast.trainer.learner.ranks import Ranks, join_configured_ranks
 
 

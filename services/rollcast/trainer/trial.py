@@ -35,7 +35,7 @@ if __name__ == "__main__":
 
 with pause_garbage_collection():
     from rollcast.trainer.learner.batch import TrainingSequence, denominator, plan_micro_batches
-    from rollcast.trainer.learner.group import build_learner
+    from rollcast.trainer.learner.build import build_learner
     from rollcast.trainer.learner.ranks import Ranks, join_configured_ranks
 
 

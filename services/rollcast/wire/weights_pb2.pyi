@@ -36,7 +36,7 @@ class Manifest(_message.Message):
     def __init__(self, version: _Optional[_Union[_rollout_pb2.PolicyVersion, _Mapping]] = ..., buckets: _Optional[_Iterable[_Union[Bucket, _Mapping]]] = ..., lm_head: _Optional[str] = ...) -> None: ...
 
 class Announce(_message.Message):
-    __slots__ = ("generator", "version", "num_workers", "lm_head", "slots", "uncounted_seconds", "wire", "router_replay", "key")
+    __slots__ = ("generator", "version", "num_workers", "lm_head", "slots", "uncounted_seconds", "wire", "router_replay", "pulls", "key")
     GENERATOR_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NUM_WORKERS_FIELD_NUMBER: _ClassVar[int]
@@ -45,6 +45,7 @@ class Announce(_message.Message):
     UNCOUNTED_SECONDS_FIELD_NUMBER: _ClassVar[int]
     WIRE_FIELD_NUMBER: _ClassVar[int]
     ROUTER_REPLAY_FIELD_NUMBER: _ClassVar[int]
+    PULLS_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     generator: str
     version: _rollout_pb2.PolicyVersion
@@ -54,8 +55,9 @@ class Announce(_message.Message):
     uncounted_seconds: float
     wire: int
     router_replay: bool
+    pulls: bool
     key: bytes
-    def __init__(self, generator: _Optional[str] = ..., version: _Optional[_Union[_rollout_pb2.PolicyVersion, _Mapping]] = ..., num_workers: _Optional[int] = ..., lm_head: _Optional[str] = ..., slots: _Optional[int] = ..., uncounted_seconds: _Optional[float] = ..., wire: _Optional[int] = ..., router_replay: _Optional[bool] = ..., key: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, generator: _Optional[str] = ..., version: _Optional[_Union[_rollout_pb2.PolicyVersion, _Mapping]] = ..., num_workers: _Optional[int] = ..., lm_head: _Optional[str] = ..., slots: _Optional[int] = ..., uncounted_seconds: _Optional[float] = ..., wire: _Optional[int] = ..., router_replay: _Optional[bool] = ..., pulls: _Optional[bool] = ..., key: _Optional[bytes] = ...) -> None: ...
 
 class Presence(_message.Message):
     __slots__ = ("key",)
@@ -156,12 +158,38 @@ class Join(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., backend: _Optional[str] = ..., store_host: _Optional[str] = ..., store_port: _Optional[int] = ..., rank: _Optional[int] = ..., world_size: _Optional[int] = ..., timeout_seconds: _Optional[float] = ..., store_prefix: _Optional[str] = ..., lanes: _Optional[int] = ..., opening_timeout_seconds: _Optional[float] = ...) -> None: ...
 
 class Publish(_message.Message):
-    __slots__ = ("epoch", "manifest")
+    __slots__ = ("epoch", "manifest", "stored")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     MANIFEST_FIELD_NUMBER: _ClassVar[int]
+    STORED_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     manifest: Manifest
-    def __init__(self, epoch: _Optional[int] = ..., manifest: _Optional[_Union[Manifest, _Mapping]] = ...) -> None: ...
+    stored: _containers.RepeatedCompositeFieldContainer[StoredVersion]
+    def __init__(self, epoch: _Optional[int] = ..., manifest: _Optional[_Union[Manifest, _Mapping]] = ..., stored: _Optional[_Iterable[_Union[StoredVersion, _Mapping]]] = ...) -> None: ...
+
+class StoredVersion(_message.Message):
+    __slots__ = ("version", "base", "objects")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    OBJECTS_FIELD_NUMBER: _ClassVar[int]
+    version: _rollout_pb2.PolicyVersion
+    base: _rollout_pb2.PolicyVersion
+    objects: _containers.RepeatedCompositeFieldContainer[StoredObject]
+    def __init__(self, version: _Optional[_Union[_rollout_pb2.PolicyVersion, _Mapping]] = ..., base: _Optional[_Union[_rollout_pb2.PolicyVersion, _Mapping]] = ..., objects: _Optional[_Iterable[_Union[StoredObject, _Mapping]]] = ...) -> None: ...
+
+class StoredObject(_message.Message):
+    __slots__ = ("name", "num_bytes", "index_bytes", "index_checksum", "rows_checksum")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    NUM_BYTES_FIELD_NUMBER: _ClassVar[int]
+    INDEX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    INDEX_CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    ROWS_CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    num_bytes: int
+    index_bytes: int
+    index_checksum: int
+    rows_checksum: int
+    def __init__(self, name: _Optional[str] = ..., num_bytes: _Optional[int] = ..., index_bytes: _Optional[int] = ..., index_checksum: _Optional[int] = ..., rows_checksum: _Optional[int] = ...) -> None: ...
 
 class Leave(_message.Message):
     __slots__ = ("reason",)

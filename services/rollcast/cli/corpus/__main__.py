@@ -17,6 +17,7 @@ from typing import Any
 
 from rollcast.cli.corpus.prior_files import prior_file
 from rollcast.cli.corpus.protocol import Question
+from rollcast.config.json_text import to_json
 from rollcast.python import InputError, forecast
 
 QUANTILE_NAMES = ("q05", "q25", "q50", "q75", "q95")
@@ -30,7 +31,7 @@ def main() -> int:
         number = json.loads(line)["id"]
         question = Question.model_validate_json(line)
         prior = None if priors is None else prior_file(priors, question.repository)
-        print(json.dumps({"id": number, **answer(question, prior)}), flush=True)
+        print(to_json({"id": number, **answer(question, prior)}), flush=True)
     return 0
 
 

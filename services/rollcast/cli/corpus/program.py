@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import selectors
 import subprocess
@@ -12,6 +11,7 @@ from collections.abc import Sequence
 from rollcast.cli.corpus.protocol import ForecasterAnswer, Question, read_answer
 from rollcast.cli.corpus.single_thread import ONE_THREAD
 from rollcast.config.errors import UserError
+from rollcast.config.json_text import to_json
 from rollcast.processes.tree import end_group, kill_group
 
 ANSWER_SECONDS = 60.0
@@ -58,7 +58,7 @@ class ForecasterProgram:
         """
         self._num_asked += 1
         message = {"id": self._num_asked, **question.model_dump()}
-        line = self._exchange(json.dumps(message).encode() + b"\n")
+        line = self._exchange(to_json(message).encode() + b"\n")
         try:
             return read_answer(line, self._num_asked, question)
         except ValueError as error:

@@ -2,13 +2,13 @@
 and samples measure a pass rate how well.
 """
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rollcast.cli import curve_options as options
+from rollcast.cli.output import echo_json
 from rollcast.config.errors import UserError
 from rollcast.scaling.law.evaluation_error import evaluation_error
 from rollcast.scaling.law.settings import DEFAULT_BETWEEN_PROMPT_SHARE
@@ -58,7 +58,7 @@ def evaluation(
         for samples in SAMPLE_COUNTS
     ]
     if as_json:
-        typer.echo(json.dumps(table, indent=1))
+        echo_json(table)
         return
     if config is not None:
         for line in describe_evaluation(config, pass_rate, spread):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +10,7 @@ import typer
 
 from rollcast.cli import curve_options, memory_options, report
 from rollcast.cli.expected_options import Expected
-from rollcast.cli.output import say
+from rollcast.cli.output import echo_json, say
 from rollcast.config.errors import UserError
 from rollcast.memory.device import GB, Device, this_machine
 
@@ -69,11 +68,7 @@ def memory(
     cautions = list(Expected().cautions(plan))
     if as_json:
         answer = {**plan.as_json(), "host": _host_json(plan, host)}
-        typer.echo(
-            json.dumps(
-                {**answer, "fits": not refused, "refusals": refused, "cautions": cautions}, indent=1
-            )
-        )
+        echo_json({**answer, "fits": not refused, "refusals": refused, "cautions": cautions})
     else:
         _show(plan)
         _show_host(plan, host)

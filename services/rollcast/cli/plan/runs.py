@@ -15,7 +15,6 @@ from rollcast.cli import curve_options as options
 from rollcast.cli import report
 from rollcast.cli.distinct_curves import refuse_twice, refuse_two_units, with_distinct_names
 from rollcast.cli.run_report import number
-from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
 from rollcast.curves import amounts
 
@@ -70,12 +69,12 @@ def runs(
     rollcast plan runs runs.csv --compute gpu_hours --pass-rate reward --budget 5000 --plot runs.svg
     rollcast plan runs a.csv b.csv --budget 800 --unit b=0.5 --json
     """
+    from rollcast.cli.plan.own_curves import check_budget
     from rollcast.curves.curve_source import fit_options, read_curves
     from rollcast.scaling.decisions.allocation import allocate
     from rollcast.scaling.decisions.fit import fit
 
-    if not 0 < budget <= MOST_COMPUTE:
-        raise UserError(f"--budget {budget:g}: further compute to share must be in {COMPUTES}")
+    check_budget(budget)
     if not 0 <= least_gain <= 1:
         raise UserError(f"--least-gain {least_gain:g}: is no pass rate; give a value in [0, 1]")
     source_curves = [

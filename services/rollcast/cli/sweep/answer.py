@@ -55,6 +55,7 @@ class SweepAnswer:
         whole = terms.target * len(sweep.planned)
         return {
             "sweep": sweep.name,
+            "folder": str(sweep.folder),
             "is_over": choice.run is None,
             "reason": choice.reason,
             "next": None if choice.run is None else choice.run.config.run,
@@ -225,6 +226,7 @@ def show_answer(answer: dict[str, Any]) -> None:
     report.show_table(header, rows, text_columns=header[-1:])
     for sentence in sentences(answer):
         say(sentence)
+    say(f"runs: {answer['folder']}")
 
 
 def table_of_arms(answer: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
@@ -274,6 +276,13 @@ def sentences(answer: dict[str, Any]) -> list[str]:
         f"{amounts.amount(answer['learned'])}, the rest is starts, stops and lost work: "
         f"{pause['count']} pauses; a pause and a resume take {amounts.amount(pause['each'])}."
     )
+    lines += [
+        f"{run['run']} is left out, since it failed twice: {run['failure']}. If the cause is gone, "
+        "give the same command: it tries the run once more."
+        for arm in answer["arms"]
+        for run in arm["runs"]
+        if run["failure"] is not None
+    ]
     if answer["go_on"] is not None and answer["is_over"]:
         lines.append(f"Continue it: {answer['go_on']}")
     return lines

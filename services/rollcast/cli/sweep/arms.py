@@ -13,6 +13,8 @@ from rollcast.config.errors import UserError
 from rollcast.config.sweep import load_sweep
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rollcast.config.recipe import Recipe
     from rollcast.config.sweep import SweepFile
     from rollcast.local.ablation import PlannedRun, Variant
@@ -39,37 +41,48 @@ class PlannedSweep:
         return {item.variant.name: item.variant.description for item in self.planned}
 
 
-def plan_sweep(path: Path, *, with_digests: bool = True) -> PlannedSweep:
-    """`with_digests`: of the user's own functions; on a cluster the trainer fills them in.
+def plan_sweep(path: Path, *, on_cluster: bool = False) -> PlannedSweep:
+    """`on_cluster`: the trainer there has the model and the digests of the user's own functions.
 
     Raises UserError: one sentence for each mistake of the file.
     """
-    from rollcast.cli.ablate import with_its_model
-    from rollcast.config import custom_function_digests
+    from rollcast.config.run import load_run_config
+
+    sweep = load_sweep(path)
+    arms = find_arms(sweep, load_run_config(sweep.base).recipe, path)
+    return plan_runs(sweep, arms, source=f"sweep file {path}: budget", on_cluster=on_cluster)
+
+
+def plan_runs(
+    sweep: SweepFile,
+    arms: Sequence[Variant],
+    *,
+    source: str,
+    with_whole: bool = False,
+    on_cluster: bool = False,
+) -> PlannedSweep:
+    """The runs of these arms; `with_whole`: and of the base itself. Trains the demo's model first,
+    if the base names it. Raises UserError, beginning with `source`.
+    """
+    from rollcast.cli.demo import with_its_model
+    from rollcast.config.custom_function_digests import with_digests
     from rollcast.config.run import load_run_config
     from rollcast.local.ablation import plan
     from rollcast.local.ablation_parts import apply_change
     from rollcast.local.sweep.choice import SweepTerms
 
-    sweep = load_sweep(path)
     base = load_run_config(sweep.base)
-    if with_digests:
-        digests = custom_function_digests.with_digests(base.recipe)
-        base = with_its_model(base.model_copy(update={"recipe": digests}))
     target = sweep.target_device_hours or base.budget.device_hours
     if target is None:
         raise UserError(
-            f"sweep file {path}: target_device_hours: is missing, and {sweep.base} has no "
-            "budget.device_hours; give the compute of one run at which the arms are compared"
+            f"{source}: {sweep.base} has no budget.device_hours, the compute of one run at which "
+            "the arms are compared; set it there, or target_device_hours in a sweep file"
         )
-    arms = find_arms(sweep, base.recipe, path)
-    folder = (sweep.folder or base.folder / sweep.sweep).absolute()
     # The sweep ends its runs itself, at the target.
     endless = {"steps": None, "device_hours": None, "endless": True}
     change: Change = {"run": sweep.sweep, "budget": endless, "stop_when": None}
     if sweep.local is not None:
         change["local"] = sweep.local.model_dump(exclude_unset=True)
-    base = apply_change(base, change, source=f"sweep file {path}")
     terms = SweepTerms(
         target=target,
         budget=sweep.budget.device_hours or (sweep.budget.runs or 0.0) * target,
@@ -80,18 +93,35 @@ def plan_sweep(path: Path, *, with_digests: bool = True) -> PlannedSweep:
     )
     if terms.budget < terms.slice * target:
         raise UserError(
-            f"sweep file {path}: budget: {terms.budget:g} device-hours are less than one slice, "
-            f"{terms.slice:g} of {target:g}; give more, or a smaller slice"
+            f"{source}: {terms.budget:g} device-hours are less than one slice, {terms.slice:g} of "
+            f"{target:g}; give at least {terms.slice * target:g}"
         )
-    planned = plan(base, arms, num_seeds=sweep.seeds, folder=folder, with_whole=False)
+    check_num_runs(len(arms) + with_whole, sweep.seeds, source)
+    base = apply_change(base, change, source=source)
+    if not on_cluster:
+        digests = with_digests(base.recipe)
+        base = with_its_model(base.model_copy(update={"recipe": digests}))
+    folder = (sweep.folder or base.folder / sweep.sweep).absolute()
+    planned = plan(base, arms, num_seeds=sweep.seeds, folder=folder, with_whole=with_whole)
     return PlannedSweep(sweep.sweep, folder, planned, terms)
+
+
+def check_num_runs(num_arms: int, num_seeds: int, source: str) -> None:
+    """Raises UserError: more would not each get a slice of any budget, and 200 take a choice 1 GB
+    of memory.
+    """
+    if num_arms * num_seeds > 100:
+        raise UserError(
+            f"{source}: makes {num_arms * num_seeds} runs (arms: {num_arms}, seeds: {num_seeds}); "
+            "100 at most"
+        )
 
 
 def find_arms(sweep: SweepFile, base: Recipe, path: Path) -> list[Variant]:
     """Raises UserError: fewer than two arms, too many runs, two of one name, or a setting that is
     not an arm's.
     """
-    from rollcast.cli.ablate import recipe_variants
+    from rollcast.cli.shipped_recipes import recipe_variants
     from rollcast.local.ablation import Variant
 
     num_arms = len(sweep.arms) + len(sweep.recipes)
@@ -101,12 +131,7 @@ def find_arms(sweep: SweepFile, base: Recipe, path: Path) -> list[Variant]:
             f"sweep file {path}: makes {num_arms} arms; `arms`, `grid` and `recipes` together "
             "need at least 2"
         )
-    # More would not each get a slice of any budget, and 200 take a choice 1 GB
-    if num_arms * sweep.seeds > 100:
-        raise UserError(
-            f"sweep file {path}: makes {num_arms * sweep.seeds} runs (arms: {num_arms}, seeds: "
-            f"{sweep.seeds}); 100 at most"
-        )
+    check_num_runs(num_arms, sweep.seeds, f"sweep file {path}")
     arms = [Variant(arm.name, _in_words(arm.settings), _nest(arm.settings)) for arm in sweep.arms]
     arms += _grid_arms(sweep, path)
     arms += recipe_variants(base, sweep.recipes)

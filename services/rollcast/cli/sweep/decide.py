@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from functools import cache
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 
 from rollcast.cli.corpus.single_thread import use_one_thread
 from rollcast.config.errors import UserError
+from rollcast.config.json_text import to_json
 
 if TYPE_CHECKING:
     from rollcast.scaling.sweep.policy import SweepDecision
@@ -59,7 +59,7 @@ def decide() -> None:
         runs = [SweepRun(arm.name, arm.spent, arm.readings) for arm in question.arms]
         budget = 0.0 if question.last else question.budget_left
         decision = decide_sweep(SweepState(runs, question.end, budget), _prior(question.prior))
-        typer.echo(json.dumps(decision_as_json(decision, [run.arm for run in runs])))
+        typer.echo(to_json(decision_as_json(decision, [run.arm for run in runs])))
         sys.stdout.flush()
 
 

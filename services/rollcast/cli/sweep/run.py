@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 import time
 from contextlib import ExitStack, redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,9 +35,7 @@ def run(
             "--cluster", help="in the Job of `rollcast sweep values`: the runs are releases"
         ),
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="print JSON; what happens goes to standard error")
-    ] = False,
+    as_json: report.JsonWithNews = False,
     plot: report.Plot = None,
 ) -> None:
     """Spend one budget on several recipes; the forecast decides after each slice which of them goes
@@ -52,34 +50,42 @@ def run(
     """
     from rollcast.cli.sweep.arms import plan_sweep
     from rollcast.cli.sweep.values import load_plan
+
+    make_plan = partial(load_plan if cluster else plan_sweep, file)
+    sys.exit(run_to_the_end(make_plan, in_cluster=cluster, as_json=as_json, plot=plot))
+
+
+def run_to_the_end(
+    make_plan: Callable[[], PlannedSweep],
+    *,
+    in_cluster: bool = False,
+    as_json: bool,
+    plot: Path | None,
+) -> int:
+    """Run the sweep and print its answer; returns the exit code."""
+    from rollcast.cli.sweep.answer import show_answer
     from rollcast.cli.up import EXIT_GIVEN_UP, EXIT_INTERRUPTED
     from rollcast.runfolder.folder import lock_folder
 
-    signal.signal(signal.SIGTERM, _interrupt)  # `up` has its own handlers while a run trains
     with ExitStack() as stack:
         if as_json:
             stack.enter_context(redirect_stdout(sys.stderr))
-        sweep = load_plan(file) if cluster else plan_sweep(file)
+        sweep = make_plan()
+        signal.signal(signal.SIGTERM, _interrupt)  # `up` has its own handlers while a run trains
         try:
             stack.enter_context(lock_folder(sweep.folder))
-            answer = _run_in_cluster(sweep) if cluster else _run_locally(sweep)
+            answer = _run_in_cluster(sweep) if in_cluster else _run_locally(sweep)
         except KeyboardInterrupt:
             answer = None
     if answer is None:
         typer.echo("stopped; the same command goes on", err=True)
-        sys.exit(EXIT_INTERRUPTED)
-    from rollcast.cli.sweep.answer import show_answer
-
-    if as_json:
-        typer.echo(json.dumps(answer, indent=1))
-    else:
-        show_answer(answer)
-        typer.echo(f"runs: {sweep.folder}")
+        return EXIT_INTERRUPTED
+    report.print_answer(answer, show_answer, as_json=as_json)
     if plot is not None:
         from rollcast.plots.sweep import draw_sweep
 
         draw_sweep(answer, plot)
-    sys.exit(EXIT_GIVEN_UP if answer["chosen"] is None else 0)
+    return EXIT_GIVEN_UP if answer["chosen"] is None else 0
 
 
 def _interrupt(*_: object) -> None:

@@ -4,7 +4,6 @@ and resumes them.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
@@ -14,6 +13,7 @@ import typer
 
 from rollcast import __version__
 from rollcast.config.errors import UserError
+from rollcast.config.json_text import to_json
 
 if TYPE_CHECKING:
     from rollcast.cli.sweep.arms import PlannedSweep
@@ -46,10 +46,10 @@ def values(
     """
     import yaml
 
-    from rollcast.cli.ablate import write_values, write_values_files
     from rollcast.cli.sweep.arms import plan_sweep
+    from rollcast.cli.values_files import write_values, write_values_files
 
-    sweep = plan_sweep(file, with_digests=False)
+    sweep = plan_sweep(file, on_cluster=True)
 
     def more_values(item: PlannedRun) -> dict[str, Any]:
         return {
@@ -123,7 +123,7 @@ def job_objects(sweep: PlannedSweep, image: str) -> list[dict[str, Any]]:
     name = sweep_account(sweep)
     labels = {"app.kubernetes.io/name": "rollcast", "app.kubernetes.io/component": "sweep"}
     metadata = {"name": name, "labels": labels}
-    plan = {PLAN: json.dumps(plan_as_json(sweep), indent=1)}
+    plan = {PLAN: to_json(plan_as_json(sweep), indent=1)}
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     template = {"metadata": {"labels": labels}, "spec": pod_spec(name, image)}
     # A sweep that was evicted with its node goes on

@@ -44,6 +44,7 @@ EVALUATION_NAMES = tuple(_EVALUATION_FIELDS)
 STATUS_NAMES = (
     *_STATUS_FIELDS,
     _STALENESS_BUCKET,
+    trainer_metrics.COMPUTE_SPENT.name,
     trainer_metrics.GROUP_SIGNALS.name,
     trainer_metrics.INCARNATION_START.name,
 )
@@ -138,6 +139,11 @@ def _note_status(
             buckets = reading.status.setdefault(run, TrainerStatus()).staleness
             bound = float(labels.get("le", ""))
             buckets[bound] = buckets.get(bound, 0.0) + value
+        elif name == trainer_metrics.COMPUTE_SPENT.name:
+            # Of a trainer and the one before it, both may be there for some minutes
+            spent = reading.status.setdefault(run, TrainerStatus()).spent
+            role = labels.get("role", "")
+            spent[role] = max(spent.get(role, 0.0), value)
         elif name == trainer_metrics.GROUP_SIGNALS.name:
             signals = reading.status.setdefault(run, TrainerStatus()).group_signals
             signal = labels.get("signal", "")

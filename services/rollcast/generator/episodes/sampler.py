@@ -138,10 +138,12 @@ class EpisodeSampler(Sampler):
         self._begin_again()
 
     def _count_kv(self) -> None:
-        for sequence in self._attempt.record.sequences:
-            self.parts.exporter.add(
-                generator_metrics.EPISODE_KV_TOKENS, sequence.num_kept_tokens, state="kept"
-            )
-            self.parts.exporter.add(
-                generator_metrics.EPISODE_KV_TOKENS, sequence.num_rebuilt_tokens, state="rebuilt"
-            )
+        sequences = self._attempt.record.sequences
+        num_tokens = {
+            "kept": sum(sequence.num_kept_tokens for sequence in sequences),
+            "rebuilt": sum(sequence.num_rebuilt_tokens for sequence in sequences),
+            # The prompt of a further sequence is the episode so far.
+            "split": sum(sequence.num_prefilled_tokens for sequence in sequences[1:]),
+        }
+        for state, number in num_tokens.items():
+            self.parts.exporter.add(generator_metrics.EPISODE_KV_TOKENS, number, state=state)

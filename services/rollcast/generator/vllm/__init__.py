@@ -32,11 +32,14 @@ yet" means that this release still behaves this way, so that the workaround is n
 | An adapter is read from a folder, and one under a known number is not read again | adapter | no release yet |
 | Adapter layers read their slot at each step: an adapter can be replaced between two | adapter | relied on |
 | Quantised layers are reloaded one by one in their place | worker | relied on |
+| A model that drafts is loaded as the model is, which has no weights yet | draft_weights | no release yet |
+| A step's output has as many tokens of a request as drafts were accepted, and one | steps | relied on |
 | The scheduler's output names new, resumed, preempted and finished requests and their blocks | steps | relied on |
 | Latent attention computes with matrices derived from a weight at the start | latent_attention | no release yet |
 | On CPU the rotary kernel of latent attention gives wrong numbers | cpu/latent_attention | no release yet |
 | On CPU GatedDeltaNet is computed in bfloat16 alone, from packed weights | cpu/recurrent | no release yet |
 | On CPU Mamba 2 returns no states in a prompt; long seeded requests fail | cpu/recurrent | no release yet |
+| On CPU temperature, top-k and top-p of drafted tokens are uninitialised memory | cpu/drafts | no release yet |
 | Files of models that take more than text import torchvision | cpu/text_only | no release yet |
 | A state of recurrent layers is cached at the last full block of a prompt | kv_blocks | relied on |
 | A resumed request reuses cached blocks of its tokens, whatever weights computed them | kv_blocks | no release yet |

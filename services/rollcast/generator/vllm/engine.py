@@ -35,6 +35,8 @@ from rollcast.generator.vllm.engine_request import BadRequestError, EngineReques
 from rollcast.generator.vllm.steps import EngineCounts
 from rollcast.memory.staging import StagingPlace, staging_place
 from rollcast.rollouts.records import RoutedExperts, Sampling, VersionSpan
+from rollcast.runfolder.files import weight_store_place
+from rollcast.runfolder.weight_store import open_weight_store
 from rollcast.weights.plan.manifest import apply_seconds
 from rollcast.wire.version import PolicyVersion
 
@@ -61,7 +63,7 @@ class Engine:
         self._requests_by_id: WeakValueDictionary[str, EngineRequest] = WeakValueDictionary()
         """Every request that a rollout still references; the preemptions of others are of no
         use."""
-        self.counts = EngineCounts()
+        self.counts = EngineCounts.zero()
         self.load_seconds = 0.0
         """The part of the last update's pause that copied the parameters into the model."""
         self.stage: StagingPlace = "device"
@@ -87,13 +89,17 @@ class Engine:
         own_weights: bool = False,
     ) -> Engine:
         """Start the child process and the model's skeleton. Raises UserError if the model cannot be
-        served.
+        served, or the store of weights cannot be used.
 
         `name` gives each generator of a run its own random numbers. `fork`: becomes the child; None
         = spawn one. `own_weights`: sample from the weights in the model's folder, as version 0.0,
         without a trainer.
         """
         check_folder(config.model.path)
+        if config.weights.uses_store:
+            # Opened by the engine's process: a mistake is known before it starts.
+            store = config.weights.store
+            await asyncio.to_thread(open_weight_store, config.run_folder, store.location)
         await asyncio.to_thread(engine_start.import_vllm)
         folder = await asyncio.to_thread(EngineFolder)
         engine: Engine | None = None
@@ -129,6 +135,10 @@ class Engine:
         routing = engine_start.RoutingShape(*(await self.call("routing_shape"))[0])
         quantization = config.generator.engine.quantization
         engine_start.check_routing(routing, config.recipe, config.model.max_length, quantization)
+        engine_start.check_drafts(
+            config.generator.engine.speculative_config,
+            is_recurrent=self._llm.model_config.has_inner_state,
+        )
         self.routing = routing if config.recipe.router_replay else None
         # Only a tokenizer with more tokens than rows makes a check of each request necessary.
         rows = int(self._llm.model_config.get_vocab_size())
@@ -140,11 +150,17 @@ class Engine:
             self._adapter = adapter_request()
         await self._warm_up()
         rooms = await self.call("room_for_staging")
-        self.stage = staging_place(config.weights.stage, rooms)
+        self.stage = staging_place(config.weights.staging, rooms)
         self._timeout_seconds = apply_seconds(
             self._timeout_seconds, sum(version_bytes for _, version_bytes in rooms)
         )
-        await self.call("prepare_for_rollcast", config.generator.cpu, self.stage)
+        location = weight_store_place(config.run_folder, config.weights.store.location)
+        await self.call(
+            "prepare_for_rollcast",
+            config.generator.cpu,
+            self.stage,
+            str(location) if config.weights.uses_store else None,
+        )
 
     @property
     def newest_version(self) -> PolicyVersion | None:

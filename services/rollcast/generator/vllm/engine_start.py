@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rollcast.config import engine_arguments as passed
+from rollcast.config.drafts import Drafts, check_gpu_drafts
 from rollcast.config.errors import UserError
 from rollcast.config.lora import Lora, check_gpu_dtype
-from rollcast.config.model import TEXT_MODELS, text_part
+from rollcast.config.model import TEXT_MODELS, check_folder, text_part
 from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Generator
@@ -122,6 +123,7 @@ def engine_arguments(config: RunConfig, name: str) -> dict[str, Any]:
         arguments["enforce_eager"] = True
     else:
         check_gpu_dtype(config.model.lora, config.model.dtype)
+        check_gpu_drafts(generator.engine.speculative_config)
         # vLLM takes this share of the device at its start; the rest is left for a staged version
         # and pieces.
         arguments["gpu_memory_utilization"] = generator.gpu_memory_utilization
@@ -130,7 +132,37 @@ def engine_arguments(config: RunConfig, name: str) -> dict[str, Any]:
         # The other kernels reorder the weights of experts: a new version could not be loaded in
         # place.
         arguments["moe_backend"] = "triton"
-    return arguments | passed_arguments(generator.engine)
+    arguments |= passed_arguments(generator.engine)
+    if generator.engine.speculative_config is not None:
+        arguments |= draft_arguments(generator.engine.speculative_config, generator.tensor_parallel)
+    return arguments
+
+
+def draft_arguments(drafts: Drafts, num_workers: int) -> dict[str, Any]:
+    """vLLM's arguments for speculative decoding. Raises UserError if the model that drafts is not
+    there.
+    """
+    if drafts.model is not None:
+        check_folder(drafts.model, f"{passed.FIELD}.speculative_config.model")
+    speculative_config = drafts.model_dump(mode="json", exclude_none=True)
+    # The trainer sends the model's weights, not those of a model that drafts.
+    speculative_config["draft_load_config"] = {"load_format": "auto"}
+    speculative_config["draft_tensor_parallel_size"] = num_workers
+    return {
+        "speculative_config": speculative_config,
+        # Steps would be scheduled before it is known how many drafts were accepted, and an update
+        # has to know which KV blocks the old weights have filled.
+        "async_scheduling": False,
+    }
+
+
+def check_drafts(drafts: Drafts | None, *, is_recurrent: bool) -> None:
+    """Raise UserError if the model keeps states, which cover refused drafts too."""
+    if drafts is not None and is_recurrent:
+        raise UserError(
+            f"{passed.FIELD}.speculative_config: on a CPU this model's recurrent layers cannot set "
+            "their state back to before a refused draft; remove it"
+        )
 
 
 def adapter_arguments(lora: Lora) -> dict[str, Any]:

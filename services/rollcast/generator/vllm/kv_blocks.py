@@ -73,14 +73,19 @@ class KvBlocks:
                 self._request_marks[request_id],
                 strict=True,
             )
-            for size, group_blocks, group_marks in groups:
+            for group, (size, group_blocks, group_marks) in enumerate(groups):
+                index = num_tokens // size
                 # The weights before and after the change fill this block together.
                 if num_tokens % size:
-                    index = num_tokens // size
                     group_marks[index] = BlockMark(
                         next(self._unique), group_marks[index].previous_mark
                     )
                     self._marks[group_blocks[index]] = group_marks[index]
+                    index += 1
+                # Blocks that a request got for drafts alone are filled after the change.
+                if group not in self._recurrent:
+                    del group_marks[index:]
+                    self._fill(request_id, group)
 
     def preempt(self, request_id: str) -> None:
         """A request has lost its blocks.

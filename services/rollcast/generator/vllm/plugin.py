@@ -7,7 +7,7 @@ engine's folder.
 import gc
 import uuid
 
-from rollcast.generator.vllm.cpu import experts, latent_attention, recurrent
+from rollcast.generator.vllm.cpu import drafts, experts, latent_attention, recurrent
 from rollcast.generator.vllm.cpu.linear import keep_linear_plain
 from rollcast.generator.vllm.cpu.text_only import leave_out_torchvision
 from rollcast.generator.vllm.engine_failure import take_notes
@@ -39,6 +39,7 @@ def register() -> None:
         recurrent.compute_recurrence_plainly()
         recurrent.split_prompts_at_states()
         recurrent.keep_what_was_drawn()
+        drafts.repeat_settings_for_drafts()
         leave_out_torchvision()
 
 

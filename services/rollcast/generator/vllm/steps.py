@@ -2,8 +2,8 @@
 from the scheduler's output inside the worker.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 from rollcast.generator.vllm.kv_blocks import KvBlocks
@@ -26,15 +26,24 @@ class EngineCounts:
     Read from the workers, so that a hung engine behind a live front end is seen.
     """
 
-    steps: int = 0
-    preemptions: int = 0
-    decode_steps: int = 0
-    """Steps in which a request continued decoding, and so got one token."""
-    decode_seconds: float = 0.0
+    steps: int
+    preemptions: int
+    decode_tokens: float
+    """Sum over the steps in which requests continued decoding: tokens that each of these got, on
+    average. Without drafts the number of these steps."""
+    decode_seconds: float
     """Sum over these steps, each from the end of the step before to its own end."""
-    sampled_tokens: int = 0
-    inflight_tokens: int = 0
+    sampled_tokens: int
+    drafted_tokens: int
+    accepted_tokens: int
+    """Drafted tokens that the target accepted."""
+    inflight_tokens: int
     """Tokens sampled so far by the unfinished requests."""
+
+    @classmethod
+    def zero(cls) -> "EngineCounts":
+        """The counts of an engine that has made no step."""
+        return cls(*(0 for _ in fields(cls)))
 
 
 class StepObserver:
@@ -46,11 +55,12 @@ class StepObserver:
 
     def __init__(self, block_sizes: Sequence[int], recurrent: Collection[int] = ()) -> None:
         """`block_sizes` and `recurrent`: see KvBlocks."""
-        self.counts = EngineCounts()
+        self.counts = EngineCounts.zero()
         """All except `inflight_tokens`, which `take_counts` adds."""
         self.last_step_at = 0.0
         """When the model last ran, in monotonic seconds."""
-        self._decodes = False
+        self._continuing: set[str] = set()
+        """Requests that continue decoding in the step last observed."""
         self._num_prompt_tokens: dict[str, int] = {}
         self._prefilling: dict[str, int] = {}
         self._decoding: set[str] = set()
@@ -74,11 +84,27 @@ class StepObserver:
             self._decoding.discard(request_id)
         # Before requests of this step begin to decode: a step counts if a request goes on decoding
         # in it.
-        self._decodes = not self._decoding.isdisjoint(scheduled.num_scheduled_tokens)
+        self._continuing = self._decoding & scheduled.num_scheduled_tokens.keys()
         self._take_in_requests(scheduled)
         for request_id in self._decoding & scheduled.num_scheduled_tokens.keys():
             self._sampled[request_id] = self._sampled.get(request_id, 0) + 1
             self.counts.sampled_tokens += 1
+        self.counts.drafted_tokens += sum(map(len, scheduled.scheduled_spec_decode_tokens.values()))
+
+    def take_in_sampled(self, num_tokens: Mapping[str, int]) -> None:
+        """Take in how many tokens of each request the step last observed has sampled: with drafts
+        more than the one of `observe`.
+
+        The last step of a request may have sampled tokens after its end, which vLLM drops.
+        """
+        # A request that begins may have drafts too: vLLM fills its step up with placeholders.
+        for request_id in self._decoding & num_tokens.keys():
+            accepted = num_tokens[request_id] - 1
+            self._sampled[request_id] += accepted
+            self.counts.sampled_tokens += accepted
+            self.counts.accepted_tokens += accepted
+            if request_id in self._continuing:
+                self.counts.decode_tokens += accepted / len(self._continuing)
 
     def _take_in_requests(self, scheduled: Any) -> None:
         """Take in the requests that begin, run again, or go on."""
@@ -128,8 +154,8 @@ class StepObserver:
 
     def step_ended(self, now_seconds: float) -> None:
         """The step last observed has run; `now_seconds` in monotonic seconds."""
-        if self._decodes:
-            self.counts.decode_steps += 1
+        if self._continuing:
+            self.counts.decode_tokens += 1
             self.counts.decode_seconds += now_seconds - self.last_step_at
         self.last_step_at = now_seconds
 

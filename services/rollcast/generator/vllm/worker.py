@@ -18,14 +18,17 @@ from typing import Any
 
 import torch
 
+from rollcast.connections.object_files import ObjectFolder
 from rollcast.generator.vllm import plugin
 from rollcast.generator.vllm.adapter import PolicyAdapter
 from rollcast.generator.vllm.cpu.experts import pack_again
+from rollcast.generator.vllm.draft_weights import read_weights_of_drafting_model
 from rollcast.generator.vllm.engine_folder import end_with_generator
 from rollcast.generator.vllm.engine_start import RoutingShape, has_gpus
 from rollcast.generator.vllm.expert_stacks import load_stacks_whole
 from rollcast.generator.vllm.latent_attention import derive_again
 from rollcast.generator.vllm.steps import KvRebuild, StepObserver
+from rollcast.runfolder.files import parse_location
 from rollcast.weights.receiver.host_memory import SharedVersion, in_host_memory
 from rollcast.weights.receiver.queued_copies import QueuedCopies
 from rollcast.weights.receiver.receiver import Receiver
@@ -37,6 +40,7 @@ if not has_gpus():
     # `set_num_threads` works here, because vLLM has not bound its threads yet; afterwards it is
     # ignored.
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+read_weights_of_drafting_model()
 
 
 class GeneratorWorker:
@@ -92,8 +96,11 @@ class GeneratorWorker:
         config = self.model_runner.vllm_config.model_config
         return RoutingShape(layers, config.get_num_experts(), config.get_num_experts_per_tok())
 
-    def prepare_for_rollcast(self, cpu: int | None, stage: str) -> None:
-        """Start to count steps, pin the engine to a core, make the receiver."""
+    def prepare_for_rollcast(self, cpu: int | None, stage: str, store: str | None) -> None:
+        """Start to count steps, pin the engine to a core, make the receiver.
+
+        `store`: where versions are pulled from; None = they come over lanes.
+        """
         from vllm.v1.kv_cache_interface import MambaSpec
 
         # Ctrl-C goes to the front end, which drains, then ends us. If it and its warden are killed,
@@ -106,7 +113,11 @@ class GeneratorWorker:
         if stage == "device":
             self.receiver = Receiver(device=self.device, worker=self.rank)
         elif self.rank == 0:
-            self.receiver = Receiver(device=self.device, make_memory=in_host_memory)
+            self.receiver = Receiver(
+                device=self.device,
+                make_memory=in_host_memory,
+                store=None if store is None else ObjectFolder(parse_location(store)),
+            )
         self.shared = SharedVersion()
         load_stacks_whole(self.model_runner.model)
         layers = [
@@ -125,6 +136,28 @@ class GeneratorWorker:
             return result
 
         self.model_runner.execute_model = execute_and_observe
+        if self.model_runner.vllm_config.speculative_config is not None:
+            self._observe_sampled()
+
+    def _observe_sampled(self) -> None:
+        """Report to the observer how many drafts were accepted, which the scheduler's output does
+        not have.
+        """
+        from vllm.v1.outputs import AsyncModelRunnerOutput
+
+        sample = self.model_runner.sample_tokens
+
+        def sample_and_observe(*arguments: Any, **keywords: Any) -> Any:
+            output = sample(*arguments, **keywords)
+            # vLLM's second model runner returns it while it is copied from the GPU.
+            if isinstance(output, AsyncModelRunnerOutput):
+                output = output.get_output()
+            self.step_observer.take_in_sampled(
+                dict(zip(output.req_ids, map(len, output.sampled_token_ids), strict=True))
+            )
+            return output
+
+        self.model_runner.sample_tokens = sample_and_observe
 
     def take_observations(self) -> tuple[tuple[Any, ...], list[KvRebuild]]:
         """The fields of `EngineCounts` since the start, KV rebuilds since the last call."""

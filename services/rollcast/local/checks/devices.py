@@ -2,6 +2,7 @@
 
 import os
 
+from rollcast.config.drafts import check_gpu_drafts
 from rollcast.config.errors import UserError
 from rollcast.config.lora import check_gpu_dtype
 from rollcast.local.checks.check import Start
@@ -18,6 +19,7 @@ def check(start: Start) -> None:
     check_gpus(local, config.generator, gpus)
     if gpus:
         check_gpu_dtype(config.model.lora, config.model.dtype)
+        check_gpu_drafts(config.generator.engine.speculative_config)
     check_transport(
         config.weights.transport, has_gpus=bool(gpus), shares_gpu=with_gpus(local, gpus).shares_gpu
     )

@@ -1,8 +1,12 @@
 """The runs of a sweep on Kubernetes: each is a release. A paused one holds no device, because its
 trainer is suspended and its generators are gone.
 
-resume: trainer suspend false, generators to their number      (with Kueue: the Workload active)
+resume: trainer suspend false (with Kueue the Workload active, and the trainer waits for admission);
+        once the trainer is not suspended, generators to their number
 pause:  generators to 0, trainer suspend true (Workload inactive), until no pod of either is left
+
+Time counts while devices are held: by the run's own accounts, which its forecaster reports, and
+while these do not rise by the time in which the trainer's pods are ready.
 """
 
 import time
@@ -13,6 +17,7 @@ from typing import Any, TypeVar
 
 from rollcast.config.errors import PassingError, UserError
 from rollcast.curves.axis import make_curve, without_start_up
+from rollcast.curves.columns.times import SECONDS_PER_HOUR
 from rollcast.curves.evaluations import CurvePoint, RunHistory
 from rollcast.local.ablation import PlannedRun
 from rollcast.local.sweep.cluster_api import ClusterApi
@@ -62,6 +67,10 @@ class ClusterRuns:
         self._poll_seconds = poll_seconds
         self._patience_seconds = patience_seconds
         self._curves: dict[str, Curve] = {}
+        self._accounts: dict[str, float] = {}
+        """Device-hours that each run has spent, by its own last account."""
+        self._unaccounted_seconds = 0.0
+        """Time with ready pods since the account of the run that trains last rose."""
 
     def devices(self, item: PlannedRun) -> int:
         return self._release(item.config.run).devices
@@ -76,46 +85,56 @@ class ClusterRuns:
                 self._curves[run] = make_curve(history, without_start_up)[1]
         return self._curves.get(run)
 
-    def last_sign(self, item: PlannedRun) -> float:
-        """Now if the run was left training when the sweep's pod was killed, else the time of its
-        last evaluation.
-        """
+    def device_hours(self, item: PlannedRun, seconds: float, earlier: float) -> float:
         run = item.config.run
-        if not self._is_suspended(self._release(run)):
-            return time.time()
-        answer = self._ask(run, "points") or {"points": []}
-        return max((float(point["at"] or 0.0) for point in answer["points"]), default=0.0)
+        account = (self._ask(run, "status") or {}).get("spent_device_hours")
+        if account is not None and account > self._accounts.get(run, earlier):
+            self._accounts[run] = account
+            self._unaccounted_seconds = 0.0
+        accounted = max(0.0, self._accounts.get(run, earlier) - earlier)
+        return accounted + self._unaccounted_seconds * self.devices(item) / SECONDS_PER_HOUR
 
-    def run_slice(self, item: PlannedRun, is_over: IsOver, max_seconds: float) -> SliceOutcome:
+    def lost_device_hours(self, item: PlannedRun, began_at: float, earlier: float) -> float:
+        return self.device_hours(item, 0.0, earlier)
+
+    def run_slice(self, item: PlannedRun, is_over: IsOver) -> SliceOutcome:
         run = item.config.run
         release = self._release(run)
         self._pause_others(run)
-        began = time.monotonic()
         first_step = self._step(run)
-        start_seconds = None
+        has_stepped = False
+        self._unaccounted_seconds = 0.0
+        replicas = 0
+        looked_at = time.monotonic()
         error = None
         try:
-            self._resume(release)
-            while not is_over(start_seconds):
-                if start_seconds is None and self._step(run) > first_step:
-                    start_seconds = time.monotonic() - began
+            self._set_suspended(release, suspended=False)
+            while not is_over(has_stepped):
+                has_stepped = has_stepped or self._step(run) > first_step
                 trainer = self._trainer(release)
                 if error := _failure(trainer):
                     break
-                if trainer["spec"].get("suspend") and not release.queued:
-                    self._resume(release)  # an upgrade of the release has suspended it
-                if time.monotonic() > began + max_seconds:
-                    error = f"took longer than {max_seconds:.0f} s and was paused"
-                    break
+                is_suspended = trainer["spec"].get("suspend", False)
+                if is_suspended and not release.queued:  # by an upgrade of the release
+                    self._set_suspended(release, suspended=False)
+                # While it waits for its queue, generators would only hold devices
+                wanted = 0 if is_suspended else release.generators
+                if wanted != replicas:
+                    self._scale(release, wanted)
+                    replicas = wanted
+                now_seconds = time.monotonic()
+                if _num_pods(trainer, "ready"):
+                    self._unaccounted_seconds += now_seconds - looked_at
+                looked_at = now_seconds
                 time.sleep(self._poll_seconds)
             asked = time.monotonic()
             self._pause(release)
         except KeyboardInterrupt:  # the sweep's own pod has to leave, maybe while it waits for pods
             self._ask_to_pause(release)
-            return SliceOutcome(SliceEnding.INTERRUPTED, start_seconds)
+            return SliceOutcome(SliceEnding.INTERRUPTED)
         if error is not None:
-            return SliceOutcome(SliceEnding.FAILED, start_seconds, error=error)
-        return SliceOutcome(SliceEnding.PAUSED, start_seconds, time.monotonic() - asked)
+            return SliceOutcome(SliceEnding.FAILED, error=error)
+        return SliceOutcome(SliceEnding.PAUSED, time.monotonic() - asked)
 
     def _pause_others(self, run: str) -> None:
         """Such as those that Kueue admitted when they were installed, or one whose pods still end
@@ -125,10 +144,6 @@ class ClusterRuns:
             release = self._release(other)
             if not self._is_suspended(release) or self._num_pods(release):
                 self._pause(release)
-
-    def _resume(self, release: Release) -> None:
-        self._set_suspended(release, suspended=False)
-        self._scale(release, release.generators)
 
     def _ask_to_pause(self, release: Release) -> None:
         self._scale(release, 0)
@@ -182,9 +197,7 @@ class ClusterRuns:
         self._patiently(lambda: self._api.patch(release.generator, change))
 
     def _num_pods(self, release: Release) -> int:
-        status = self._trainer(release).get("status", {})
-        jobs = [status, *status.get("replicatedJobsStatus", [])]
-        trainers = sum(job.get(name) or 0 for job in jobs for name in ("active", "terminating"))
+        trainers = _num_pods(self._trainer(release), "active", "terminating")
         scale = self._patiently(lambda: self._api.get(release.generator))
         return trainers + int(scale.get("status", {}).get("replicas") or 0)
 
@@ -223,6 +236,13 @@ class ClusterRuns:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(self._poll_seconds)
+
+
+def _num_pods(trainer: dict[str, Any], *states: str) -> int:
+    """Pods of a Job in these states, or of a JobSet its Jobs that have such pods."""
+    status = trainer.get("status", {})
+    jobs = [status, *status.get("replicatedJobsStatus", [])]
+    return sum(job.get(state) or 0 for job in jobs for state in states)
 
 
 def _failure(trainer: dict[str, Any]) -> str | None:

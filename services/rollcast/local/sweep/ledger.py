@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from rollcast.curves.columns.times import SECONDS_PER_HOUR
 from rollcast.runfolder.files import SWEEP
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import as_json
@@ -21,8 +20,6 @@ from rollcast.runfolder.writing import append_line
 @dataclass(frozen=True, slots=True)
 class SliceOutcome:
     ending: SliceEnding
-    start_seconds: float | None = None
-    """Time from the start to the first step; None without a step."""
     stop_seconds: float | None = None
     """Time from the request to pause to the end; None without a request."""
     error: str | None = None
@@ -34,6 +31,8 @@ class SweepLedger:
     lines: list[SweepLine] = field(default_factory=list)
     num_skipped: int = 0
     """Lines of the file that cannot be read."""
+    opened_at: float = field(default_factory=time.time)
+    """Unix seconds: when the sweep was started now."""
 
     @classmethod
     def open(cls, folder: Path) -> "SweepLedger":
@@ -49,18 +48,22 @@ class SweepLedger:
     def begin(self, run: str, goal: float) -> None:
         self.append(SweepLine("slice", time.time(), run, goal))
 
-    def end(self, run: str, device_hours: float, devices: int, outcome: SliceOutcome) -> None:
-        def hours(seconds: float | None) -> float | None:
-            return None if seconds is None else seconds * devices / SECONDS_PER_HOUR
-
+    def end(
+        self,
+        run: str,
+        outcome: SliceOutcome,
+        device_hours: float,
+        start_device_hours: float | None = None,
+        stop_device_hours: float | None = None,
+    ) -> None:
         self.append(
             SweepLine(
                 "end",
                 time.time(),
                 run,
                 device_hours=device_hours,
-                start_device_hours=hours(outcome.start_seconds),
-                stop_device_hours=hours(outcome.stop_seconds),
+                start_device_hours=start_device_hours,
+                stop_device_hours=stop_device_hours,
                 ending=outcome.ending,
                 error=outcome.error,
             )
@@ -96,10 +99,18 @@ class SweepLedger:
         return sum(median(costs) for costs in (starts, stops) if costs)
 
     def failure(self, run: str) -> str | None:
-        """Why the run is not tried again: it died twice in a row. None = it may run."""
-        ends = [line for line in self.lines if line.event == "end" and line.run == run]
-        ends = [line for line in ends if line.ending is not SliceEnding.INTERRUPTED]
-        last_two = ends[-2:]
+        """Why the run is left out: it failed twice in a row by its own doing. None = it may run."""
+        last_two = self._judged_ends(run)[-2:]
         if len(last_two) == 2 and all(line.ending is SliceEnding.FAILED for line in last_two):
             return last_two[-1].error or "it died"
         return None
+
+    def is_retried(self, run: str) -> bool:
+        """Whether a run that is left out has not failed since the sweep was started now: the cause
+        may have been removed, so it is tried once more.
+        """
+        return self._judged_ends(run)[-1].at < self.opened_at
+
+    def _judged_ends(self, run: str) -> list[SweepLine]:
+        judged = (SliceEnding.PAUSED, SliceEnding.FAILED)
+        return [line for line in self.lines if line.run == run and line.ending in judged]

@@ -5,11 +5,12 @@ up --resume` for the next slice.
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from rollcast.config.errors import PassingError, UserError
+from rollcast.config.errors import PassingError, UserError, may_pass
 from rollcast.curves.axis import make_curve, without_start_up
+from rollcast.curves.columns.times import SECONDS_PER_HOUR
 from rollcast.curves.sources.run_folder import history_of_folder
 from rollcast.local.ablation import PlannedRun
 from rollcast.local.checks import disk
@@ -20,7 +21,7 @@ from rollcast.local.status import RunStatus
 from rollcast.local.supervisor import RunState, ServiceLostError
 from rollcast.local.sweep.ledger import SliceOutcome
 from rollcast.local.sweep.loop import IsOver
-from rollcast.local.up import RunDeadlineError, RunPausedError, View, run_locally
+from rollcast.local.up import RunPausedError, View, run_locally
 from rollcast.runfolder.files import COMPUTE, EVALUATIONS, STEPS
 from rollcast.runfolder.folder import has_history
 from rollcast.runfolder.sweep_records import SliceEnding
@@ -36,30 +37,22 @@ class DiskFullError(PassingError):
 
 @dataclass(slots=True)
 class SliceWatch:
-    """Notes when the run makes its first step, and when it is asked to pause."""
+    """Notes when the run is asked to pause."""
 
     is_over: IsOver
     folder: Path
-    began: float = field(default_factory=time.monotonic)
-    stepped: float | None = None
     pause_asked_at: float | None = None
     next_look: float = 0.0
     full_since: float | None = None
 
-    @property
-    def start_seconds(self) -> float | None:
-        return None if self.stepped is None else self.stepped - self.began
-
     def look(self, status: RunStatus) -> None:
         """Raises RunPausedError when the slice is over, DiskFullError if nothing can be written."""
         now_seconds = time.monotonic()
-        if self.stepped is None and status.is_started:
-            self.stepped = now_seconds
         if now_seconds < self.next_look:
             return
         self.next_look = now_seconds + 1.0
         self._look_at_disk(now_seconds)
-        if self.is_over(self.start_seconds):
+        if self.is_over(status.is_started):
             self.pause_asked_at = now_seconds
             raise RunPausedError
 
@@ -98,11 +91,17 @@ class LocalRuns:
             self._curves[folder] = (size, _read_curve(folder))
         return self._curves[folder][1]
 
-    def last_sign(self, item: PlannedRun) -> float:
-        paths = [item.config.run_folder / name for name in (COMPUTE, STEPS, EVALUATIONS)]
-        return max((path.stat().st_mtime for path in paths if path.exists()), default=0.0)
+    def device_hours(self, item: PlannedRun, seconds: float, earlier: float) -> float:
+        """`up` holds the devices all the time."""
+        return seconds * self.devices(item) / SECONDS_PER_HOUR
 
-    def run_slice(self, item: PlannedRun, is_over: IsOver, max_seconds: float) -> SliceOutcome:
+    def lost_device_hours(self, item: PlannedRun, began_at: float, earlier: float) -> float:
+        """Until the last trace of work that the run left."""
+        paths = [item.config.run_folder / name for name in (COMPUTE, STEPS, EVALUATIONS)]
+        last_sign = max((path.stat().st_mtime for path in paths if path.exists()), default=began_at)
+        return self.device_hours(item, max(0.0, last_sign - began_at), earlier)
+
+    def run_slice(self, item: PlannedRun, is_over: IsOver) -> SliceOutcome:
         config = item.config
         watch = SliceWatch(is_over, config.run_folder)
         error = None
@@ -111,24 +110,29 @@ class LocalRuns:
                 config,
                 resume=has_history(config.run_folder),
                 view=self._make_view(item, watch.look),
-                max_seconds=max_seconds,
             )
             ending = (
                 SliceEnding.INTERRUPTED if run_state is RunState.STOPPED else SliceEnding.PAUSED
             )
         except DiskFullError:
             raise
-        except (UserError, ServiceLostError, RunDeadlineError, OSError) as failure:
+        except (UserError, ServiceLostError, OSError) as failure:
             _check_disk(item)
-            ending = SliceEnding.FAILED
+            ending = SliceEnding.KILLED if is_from_outside(failure) else SliceEnding.FAILED
             error = str(failure)
         ended = time.monotonic()
         return SliceOutcome(
-            ending,
-            watch.start_seconds,
-            None if watch.pause_asked_at is None else ended - watch.pause_asked_at,
-            error,
+            ending, None if watch.pause_asked_at is None else ended - watch.pause_asked_at, error
         )
+
+
+def is_from_outside(failure: Exception) -> bool:
+    """Whether a run died of a cause not its own. A disk that was full may have room again."""
+    if "no space" in str(failure).lower():
+        return True
+    if isinstance(failure, ServiceLostError):
+        return failure.is_from_outside
+    return isinstance(failure, PassingError) or (isinstance(failure, OSError) and may_pass(failure))
 
 
 def _check_disk(item: PlannedRun) -> None:

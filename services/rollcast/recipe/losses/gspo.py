@@ -34,7 +34,7 @@ class Gspo(ClippedSurrogate):
             lengths = rollout_sums(has_loss, inputs.rollout)
             # A rollout without loss tokens has the sum 0, and must not become 0 / 0.
             totals = totals / lengths.clamp(min=1)
-        return totals[inputs.rollout]
+        return totals
 
 
 def make(settings: GspoLoss) -> Gspo:

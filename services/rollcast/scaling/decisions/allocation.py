@@ -15,6 +15,7 @@ import numpy as np
 from rollcast.scaling.decisions.forecast import Forecast
 from rollcast.scaling.decisions.settings import MIN_RECENT_READINGS
 from rollcast.scaling.decisions.verdict import VerdictKind
+from rollcast.scaling.law.chances import best_chances
 from rollcast.scaling.law.curve import Array
 
 Spread = tuple[float, float, float]
@@ -207,9 +208,7 @@ def _choices(
             expected_loss=float(np.mean(highest_rates - reached)),
             loss_upper=float(np.quantile(highest_rates - reached, 0.95)),
             saved=0.0 if continued else budget,
-            best_probability=tuple(
-                (np.bincount(of_all.argmax(axis=0), minlength=len(of_all)) / reached.size).tolist()
-            ),
+            best_probability=tuple(best_chances(of_all).tolist()),
         )
         for (continued, of_all), reached in zip(rates_by_set, best_rates, strict=True)
     )

@@ -15,6 +15,7 @@ import numpy as np
 
 from rollcast.scaling.decisions.forecast import Forecast
 from rollcast.scaling.law.batch_shape import BatchShape, BatchShapeLaw, fit_batch_shape_law
+from rollcast.scaling.law.chances import best_chances
 from rollcast.scaling.law.curve import Array
 from rollcast.scaling.law.settings import MIN_STANDARD_ERROR
 
@@ -86,10 +87,9 @@ def law_at(
 def choose(law: BatchShapeLaw, batch_shapes: Sequence[BatchShape]) -> BatchShapeChoice:
     """The split to recommend, by the law at one compute."""
     level = law.level(batch_shapes)
-    wins = np.bincount(level.argmax(axis=0), minlength=len(batch_shapes)) / level.shape[1]
     loss = (level.max(axis=0) - level).mean(axis=1)
     return BatchShapeChoice(
-        int(level.mean(axis=1).argmax()), tuple(wins.tolist()), tuple(loss.tolist())
+        int(level.mean(axis=1).argmax()), tuple(best_chances(level).tolist()), tuple(loss.tolist())
     )
 
 

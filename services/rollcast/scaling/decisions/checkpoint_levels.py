@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollcast.scaling.decisions.settings import TREND_EXPONENTS, TREND_MIDPOINTS
+from rollcast.scaling.law.chances import best_chances
 from rollcast.scaling.law.curve import Array, Curve, sigmoid
 from rollcast.scaling.law.observations import unit_variance
 from rollcast.scaling.posterior.prior import DEFAULT_PRIOR
@@ -50,8 +51,7 @@ class CheckpointLevels:
     @property
     def chances(self) -> Array:
         """(m,) probability of each checkpoint to be the best of them."""
-        winners = np.argmax(self.draws, axis=1)
-        return np.asarray(np.bincount(winners, minlength=len(self.steps)) / len(self.draws))
+        return best_chances(self.draws.T)
 
     def level(self, index: int) -> tuple[float, float, float]:
         """The level of a checkpoint and the ends of its 90 % interval."""

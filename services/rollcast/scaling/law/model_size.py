@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rollcast.scaling.law.chances import best_chances
 from rollcast.scaling.law.curve import Array
 from rollcast.scaling.law.settings import MAX_LOG_BUDGET, SIZE_LAW_PRIOR_VARIANCE
 
@@ -66,8 +67,7 @@ class ModelSizeLaw:
         probability to win.
         """
         loss = np.stack([self._log_loss(size, [compute])[:, 0] for size in sizes])
-        wins = np.bincount(np.argmin(loss, axis=0), minlength=len(sizes)) / loss.shape[1]
-        return int(np.argmin(np.median(loss, axis=1))), wins
+        return int(np.argmin(np.median(loss, axis=1))), best_chances(-loss)
 
     def switches(
         self, sizes: Sequence[float], compute: Sequence[float] | Array

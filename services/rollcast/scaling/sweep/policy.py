@@ -12,6 +12,7 @@ from functools import cache
 
 import numpy as np
 
+from rollcast.scaling.law.chances import best_chances
 from rollcast.scaling.law.curve import Array
 from rollcast.scaling.sweep.belief import SweepBelief
 from rollcast.scaling.sweep.prior import SweepPrior
@@ -65,7 +66,7 @@ def decide(
     belief = SweepBelief(state, prior)
     # A chance has a standard error of 0.005 at most.
     draws = belief.draws(10_000)
-    chance = np.bincount(draws.argmax(axis=1), minlength=len(belief.arms)) / len(draws)
+    chance = best_chances(draws.T)
     low, high = np.quantile(draws, (0.05, 0.95), axis=0)
     # A Gaussian process knows no bounds.
     level, low, high = np.clip((belief.mean, low, high), 0.0, 1.0)

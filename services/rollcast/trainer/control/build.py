@@ -196,6 +196,7 @@ class ControllerParts:
             router_replay=config.recipe.router_replay,
             shares_gpu=config.local.shares_gpu,
             secret_place=secret_place(config.run_folder, "rpc.token"),
+            rank_store=self.learners.rank_store,
         )
 
 

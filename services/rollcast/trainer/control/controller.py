@@ -260,7 +260,8 @@ class Controller:
 
     def close(self) -> None:
         if self._recorder is not None:
-            self._recorder.close()
+            # A disk that hangs holds up no end.
+            self._recorder.close(seconds=30.0)
         if self._is_serving:
             # How long the publisher's threads and streams may take to end
             self._publisher.stop(timeout_seconds=10.0)

@@ -58,6 +58,18 @@ class Packing:
         }
 
 
+def look_for_no_packed_rows() -> None:
+    """Transformers looks in each forward pass whether the positions of its rows are those of packed
+    sequences, and the host waits for the answer. Padded rows are not, and packed ones have an
+    attention of their own.
+    """
+    from transformers import (
+        masking_utils,
+    )  # it imports torch's compiler, as every model's code does
+
+    masking_utils.find_packed_sequence_indices = lambda position_ids: None
+
+
 @contextmanager
 def preferring(kernel: AttentionKernel) -> Iterator[None]:
     """Put a kernel first, for forward and backward passes inside; "auto" leaves torch's order."""

@@ -4,6 +4,7 @@
     send(kind, bodies) - chunks, then header ->  receive()      r/n/0..r/n/c-1  chunks of the body
       own part of the collective        <->      its part       r/n             kind, chunks, bytes
     send(...)                                    receive()      deleted by their reader, r/n last
+    take_reply(key)                     <-       reply()        reply/key
     stop_asked()                        <-       ask_to_stop()  stop-asked
 
 A rank asks the store for its next command again and again, for as long as it takes: rank 0 may wait
@@ -87,6 +88,15 @@ class CommandSender:
             time.sleep(MAX_POLL_SECONDS)
         return True
 
+    def take_reply(self, key: str) -> bytes | None:
+        """A rank's reply under this key, which is removed; None = none so far."""
+        name = f"reply/{key}"
+        if not self.store.check([name]):
+            return None
+        reply = bytes(self.store.get(name))
+        self.store.delete_key(name)
+        return reply
+
     def stop_asked(self) -> bool:
         return bool(self.followers) and self.store.check([STOP_ASKED])
 
@@ -120,6 +130,10 @@ class CommandReceiver:
         self.store.delete_key(key)
         self.num_received += 1
         return RankCommand(CommandKind(kind), body)
+
+    def reply(self, key: str, body: bytes) -> None:
+        """Replace the reply under this key, at most 8 MiB."""
+        self.store.set(f"reply/{key}", body)  # type: ignore[arg-type]
 
     def ask_to_stop(self) -> None:
         self.store.set(STOP_ASKED, b"1")  # type: ignore[arg-type]

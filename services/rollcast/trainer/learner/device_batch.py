@@ -4,6 +4,7 @@ row.
 
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import torch
@@ -69,12 +70,22 @@ def pack_micro_batch(micro_batch: MicroBatch, device: torch.device) -> DeviceBat
     lengths = [sequence.num_tokens for sequence in micro_batch] or [1]
     bounds = list(accumulate(lengths, initial=0))
     packing = Packing(
-        position_ids=torch.cat([torch.arange(length) for length in lengths])[None].to(device),
-        bounds=torch.tensor(bounds, dtype=torch.int32).to(device),
+        position_ids=_copy(np.concatenate([np.arange(length) for length in lengths])[None], device),
+        bounds=_copy(np.asarray(bounds, dtype=np.int32), device),
         longest=max(lengths),
     )
     grid = np.zeros((1, bounds[-1]), dtype=np.int64)
     return _fill(micro_batch, grid, bounds[: len(micro_batch)], device, packing)
+
+
+def _copy(array: NDArray[Any], device: torch.device) -> Tensor:
+    """Onto the device, without a wait of the host: a copy from memory that is not pinned would take
+    place after all queued work, and the host would queue the next micro-batch only then.
+    """
+    tensor = torch.from_numpy(array)
+    if device.type == "cuda":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
 
 
 def _fill(
@@ -99,16 +110,16 @@ def _fill(
     logprobs = [sequence.generator_logprobs[sequence.loss_mask] for sequence in micro_batch]
 
     def per_token(values: list[float] | list[int], dtype: type) -> Tensor:
-        return torch.from_numpy(np.repeat(np.asarray(values, dtype=dtype), counts)).to(device)
+        return _copy(np.repeat(np.asarray(values, dtype=dtype), counts), device)
 
     return DeviceBatch(
-        input_ids=torch.from_numpy(grid).to(device),
-        positions=torch.from_numpy(flat).to(device),
+        input_ids=_copy(grid, device),
+        positions=_copy(flat, device),
         # Each position is that of the token before its target.
-        targets=torch.from_numpy(flat_ids[flat + 1] if len(flat) else flat).to(device),
-        generator_logprobs=torch.from_numpy(
-            np.concatenate([np.zeros(0, dtype=np.float32), *logprobs])
-        ).to(device),
+        targets=_copy(flat_ids[flat + 1] if len(flat) else flat, device),
+        generator_logprobs=_copy(
+            np.concatenate([np.zeros(0, dtype=np.float32), *logprobs]), device
+        ),
         advantages=_advantages(micro_batch, counts, device),
         weights=per_token([s.weight for s in micro_batch], np.float64),
         kl_factors=per_token([s.kl_factor for s in micro_batch], np.float64),
@@ -129,7 +140,7 @@ def _advantages(micro_batch: MicroBatch, counts: list[int], device: torch.device
         if sequence.token_advantages is not None:
             values[start : start + count] = sequence.token_advantages[sequence.loss_mask]
         start += count
-    return torch.from_numpy(values).to(device)
+    return _copy(values, device)
 
 
 def _experts(
@@ -148,4 +159,4 @@ def _experts(
     flat = padded_experts.reshape(-1, *padded_experts.shape[2:])
     for start, experts in recorded_experts:
         flat[start : start + len(experts)] = experts
-    return torch.from_numpy(padded_experts).to(device)
+    return _copy(padded_experts, device)

@@ -23,15 +23,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed import DistNetworkError
 
-from rollcast.config.distillation import FolderTeacher
 from rollcast.config.errors import UserError
-from rollcast.config.model import Model
 from rollcast.config.out_of_memory import OutOfMemory, told_what_did_not_fit
-from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
-from rollcast.config.services import Trainer
-from rollcast.recipe.learning_rate import scaled_to_batch
-from rollcast.recipe.losses.make import make_loss
 from rollcast.runfolder.files import Place, checkpoint_place, parse_location
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.ending import TrainerEnding
@@ -45,6 +39,7 @@ from rollcast.trainer.learner.batch import (
     encode_micro_batches,
     plan_micro_batches,
 )
+from rollcast.trainer.learner.build import MORE_RANKS, build_learner, make_rank_store
 from rollcast.trainer.learner.checkpoint import load_checkpoint, load_weights, storage_at
 from rollcast.trainer.learner.commands import (
     CommandKind,
@@ -56,7 +51,6 @@ from rollcast.trainer.learner.learner import Learner
 from rollcast.trainer.learner.loss_tape import LossTape
 from rollcast.trainer.learner.model import stage_shard, weight_specs
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.trainer.learner.reading import read_policy, read_reference, read_teacher
 from rollcast.trainer.learner.saving import CheckpointSaver, ChooseBest
 from rollcast.trainer.learner.step_sums import UpdateStats
 from rollcast.trainer.learner.whole_weights import WholeWeights
@@ -66,56 +60,10 @@ from rollcast.weights.sender.lanes import Lanes, LaneSender
 from rollcast.weights.sender.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 
-MORE_RANKS = "give the trainer more ranks"
-STAGED = "what this rank stages for the generators, two versions of its rows in host memory,"
+STAGED = "what this rank stages for the generators, versions of its rows in host memory,"
 END_PATIENCE_SECONDS = 10.0
 """How long other ranks may take to read how the run ended: the store ends with rank 0's process."""
 log = get_logger()
-
-
-def build_learner(
-    model: Model, recipe: Recipe, trainer: Trainer, ranks: Ranks, *, seed: int = 0
-) -> Learner:
-    """The model's share of this rank with its optimizer. `seed` makes the adapters of model.lora.
-
-    Raises UserError if it cannot be read, or does not fit.
-    """
-    with told_what_did_not_fit(f"this rank's share of model.path = {model.path!r}", MORE_RANKS):
-        policy = read_policy(model, recipe, trainer, ranks, dtype=torch.float32, seed=seed)
-    reference = None
-    if recipe.kl:
-        with told_what_did_not_fit(
-            "this rank's share of the reference policy (recipe.kl)", MORE_RANKS
-        ):
-            reference = read_reference(recipe.kl, model, recipe, trainer, ranks, trained=policy)
-    teacher = None
-    distillation = recipe.distillation
-    if distillation is not None and isinstance(distillation.teacher, FolderTeacher):
-        path = distillation.teacher.path
-        with told_what_did_not_fit(
-            f"this rank's share of the teacher (recipe.distillation) {path!r}", MORE_RANKS
-        ):
-            teacher = read_teacher(
-                path,
-                distillation.coefficient,
-                model,
-                recipe,
-                trainer,
-                ranks,
-                vocab_size=policy.vocab_size,
-            )
-    return Learner(
-        policy,
-        optimizer_settings=scaled_to_batch(recipe),
-        loss=make_loss(recipe.loss),
-        ranks=ranks,
-        reference=reference,
-        teacher=teacher,
-        entropy_bonus=recipe.entropy_bonus,
-        corrections=recipe.corrections,
-        attention=trainer.attention,
-        packing=trainer.packing,
-    )
 
 
 class LearnerGroup:
@@ -138,7 +86,11 @@ class LearnerGroup:
                 if is_first_replica
                 else ()
             )
-        """This rank's rows of the published versions, if it is of the first replica."""
+            self.rank_store = make_rank_store(
+                config.weights, config.run_folder, self.ranks.rank, self.slots
+            )
+        """`slots`: this rank's rows of the published versions, if it is of the first replica;
+        `rank_store`: its end of the store of weights."""
         location = checkpoint_place(config.run_folder, config.trainer.checkpoints)
         self.choose_best: ChooseBest = lambda names: ()
         """Rank 0 of a run sets what chooses the older checkpoints that stay."""
@@ -218,7 +170,10 @@ class LearnerGroup:
     @property
     def lanes(self) -> Lanes:
         """The lanes of the publisher; its orders come from one thread."""
-        return Lanes(self.ranks.num_shards, partial(self._lane_sender.send, CommandKind.LANE))
+        sender = self._lane_sender
+        return Lanes(
+            self.ranks.num_shards, partial(sender.send, CommandKind.LANE), sender.take_reply
+        )
 
     def stage(self, slot: int, version: PolicyVersion) -> None:
         """Fill `slot` of every rank with its rows of the current weights."""
@@ -287,7 +242,15 @@ class LearnerGroup:
         receiver = CommandReceiver(self.ranks.store, self.ranks.rank)
         lane = None
         if self.ranks.rank < self.ranks.num_shards:
-            lane = LaneSender(self.ranks.rank, self.slots, self.ranks.device, self._lane_orders())
+            orders = CommandReceiver(self.ranks.lane_store, self.ranks.rank)
+            lane = LaneSender(
+                self.ranks.rank,
+                self.slots,
+                self.ranks.device,
+                _lane_orders(orders),
+                self.rank_store,
+                orders.reply,
+            )
 
         def pass_on() -> None:
             if lane is not None:
@@ -355,13 +318,6 @@ class LearnerGroup:
             torch.zeros(1)
         )  # on the host: rank 0 publishes only what every rank has staged
 
-    def _lane_orders(self) -> Iterator[bytes]:
-        """Until rank 0 says that the run has ended, or is gone."""
-        receiver = CommandReceiver(self.ranks.lane_store, self.ranks.rank)
-        with suppress(DistNetworkError):
-            while (command := receiver.receive()).kind is CommandKind.LANE:
-                yield command.body
-
     def _update(
         self,
         micro_batches: Sequence[MicroBatch],
@@ -398,3 +354,10 @@ class LearnerGroup:
             "a weight gathered for the export", "give each trainer machine more memory"
         ):
             export.write() if self.ranks.rank == 0 else export.take_part()
+
+
+def _lane_orders(receiver: CommandReceiver) -> Iterator[bytes]:
+    """Until rank 0 says that the run has ended, or is gone."""
+    with suppress(DistNetworkError):
+        while (command := receiver.receive()).kind is CommandKind.LANE:
+            yield command.body

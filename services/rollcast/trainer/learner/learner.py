@@ -14,7 +14,6 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import cast
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
@@ -147,11 +146,14 @@ class Learner:
                     )
                 measured.append(self._add_gradient(micro_batch, denominator))
                 between()
-        totals, largest_gap = over_all_ranks(measured)
+        gradients = [
+            weight.grad.to_local() for weight in self.weights if isinstance(weight.grad, DTensor)
+        ]
+        totals, largest_gap, squares = over_all_ranks(measured, sum_of_squares(gradients))
         # The gradient was divided by it, so that ranks with other tokens than planned would scale
         # it wrongly.
         assert math.isclose(totals.weight, denominator, rel_tol=1e-4), (totals.weight, denominator)
-        grad_norm = self._clip()
+        grad_norm = self._clip(gradients, squares)
         rate = learning_rate(self.optimizer_settings, self.updates)
         applied = math.isfinite(grad_norm)
         if applied:
@@ -200,21 +202,22 @@ class Learner:
         (evaluated.objective_sum * scale).backward()  # type: ignore[no-untyped-call]
         return evaluated.sums, evaluated.largest_gap
 
-    def _clip(self) -> float:
+    def _clip(self, gradients: list[Tensor], squares: float) -> float:
         """Scale the gradients to the greatest allowed global norm; return the norm before.
 
-        In float64: squares of float32 overflow from 1.8e19 on, which one token of an extreme ratio
-        reaches, and a norm that is not finite would cost its whole batch.
+        `squares`: summed over all ranks, since replicas, which have the same gradients, must not
+        differ by a rounding.
         """
-        gradients = [
-            weight.grad.to_local() for weight in self.weights if isinstance(weight.grad, DTensor)
-        ]
-        norms = torch._foreach_norm(gradients, dtype=torch.float64)
-        squares = torch.stack(norms).square().sum()
-        # Over all ranks, since replicas must not differ by a rounding; each has the same gradients.
-        dist.all_reduce(squares)
         squares /= self.ranks.world_size // self.ranks.num_shards
-        norm = math.sqrt(squares.item()) if squares.isfinite() else math.inf
+        norm = math.sqrt(squares) if math.isfinite(squares) else math.inf
         if math.isfinite(norm) and norm > self.optimizer_settings.max_grad_norm:
             torch._foreach_mul_(gradients, self.optimizer_settings.max_grad_norm / norm)
         return norm
+
+
+def sum_of_squares(gradients: list[Tensor]) -> Tensor:
+    """On the device, in float64: squares of float32 overflow from 1.8e19 on, which one token of an
+    extreme ratio reaches, and a norm that is not finite would cost its whole batch.
+    """
+    norms = torch._foreach_norm(gradients, dtype=torch.float64)
+    return torch.stack(norms).square().sum()

@@ -25,7 +25,13 @@ from rollcast.config.lora import Lora
 from rollcast.config.services import Recomputation
 from rollcast.trainer.learner.adapters import published_adapters
 from rollcast.trainer.learner.architecture import body, logit_shape, published_names
-from rollcast.trainer.learner.attention import PACKED, Packing, packed_attention, why_not_packed
+from rollcast.trainer.learner.attention import (
+    PACKED,
+    Packing,
+    look_for_no_packed_rows,
+    packed_attention,
+    why_not_packed,
+)
 from rollcast.trainer.learner.head import Head, Precision
 from rollcast.trainer.learner.layers import compile_layer, decoder_layers, recompute
 from rollcast.trainer.learner.router_replay import RouterReplay
@@ -177,6 +183,7 @@ def shard_policy(
     policy = Policy(
         causal_lm, head, dtype, RouterReplay(causal_lm) if router_replay else None, lora
     )
+    look_for_no_packed_rows()
     if packing:
         if reason := why_not_packed(causal_lm, dtype=dtype, device=torch.device(mesh.device_type)):
             raise UserError(f"trainer.packing = true: {reason}; set it to false")

@@ -6,41 +6,25 @@ Credentials and addresses are those of the library behind the protocol, from its
 variables and files.
 """
 
-import errno
 import io
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Any, cast
 
-from fsspec.core import url_to_fs
 from torch.distributed.checkpoint._fsspec_filesystem import FileSystem, FsspecReader, FsspecWriter
 from torch.serialization import set_crc32_options
 
+from rollcast.connections.object_files import (
+    NO_CACHE,
+    as_os_error,
+    folder_options,
+    open_location,
+)
 from rollcast.runfolder.files import CONTROLLER
 from rollcast.trainer.learner.checked_files import CHECKSUM, CheckedStream, check, checksum_name
 from rollcast.trainer.learner.saved_metadata import PlainReader
 from rollcast.trainer.learner.storage import newest_first
-
-NO_NETWORK = frozenset({"builtins", "_pickle", "torch", "zlib"})
-"""Modules whose errors concern the data or our code, not the network."""
-NO_CACHE = {"use_listings_cache": False}
-"""No listing is cached, because other processes write too."""
-
-
-@contextmanager
-def as_os_error() -> Iterator[None]:
-    """Errors of the library behind a protocol concern the network, and may pass; those of
-    credentials do not.
-    """
-    try:
-        yield
-    except Exception as error:
-        name = type(error).__name__
-        if type(error).__module__.partition(".")[0] in NO_NETWORK or isinstance(error, OSError):
-            raise
-        number = errno.EACCES if "Credential" in name else errno.EIO
-        raise OSError(number, f"{name}: {' '.join(str(error).split())[:200]}") from error
 
 
 class ObjectFiles(FileSystem):
@@ -73,7 +57,7 @@ class ObjectWriter(FsspecWriter):
             path, sync_files=False
         )  # without a local file, torch would sync all disks of the machine
         files = ObjectFiles()
-        self.path = files.init_path(path, **NO_CACHE, **_folders(path))
+        self.path = files.init_path(path, **NO_CACHE, **folder_options(path))
         self.fs = cast(Any, files)
         set_crc32_options(False)  # as `CheckedWriter`
 
@@ -94,10 +78,7 @@ class ObjectStorage:
     def __init__(self, url: str) -> None:
         """Raises OSError if the URL's protocol is unknown, or its library is not installed."""
         self.location = url
-        try:
-            self._fs, self._root = url_to_fs(url, **NO_CACHE, **_folders(url))
-        except (ValueError, ImportError) as error:
-            raise OSError(errno.ENOENT, str(error)) from error
+        self._fs, self._root = open_location(url)
 
     def at(self, name: str) -> str:
         return f"{self.location}/{name}"
@@ -173,8 +154,3 @@ class ObjectStorage:
 
     def _path(self, *parts: str) -> str:
         return "/".join([self._root.rstrip("/"), *parts])
-
-
-def _folders(url: str) -> dict[str, Any]:
-    """A file:// URL needs its folders made; other protocols have no such option."""
-    return {"auto_mkdir": True} if url.startswith(("file:", "local:")) else {}

@@ -1,8 +1,8 @@
 """Measurements of an update: sums over loss tokens of each micro-batch, added up over all ranks,
 and the results.
 
-Sums stay on the device until the step's last micro-batch: reading one earlier would make the host
-wait for the pass.
+Sums stay on the device until the step's end: reading one earlier would make the host wait for the
+pass, and the device for the host.
 """
 
 from __future__ import annotations
@@ -132,14 +132,18 @@ def ratio_shares(totals: Sums[float], *, reports_clipped: bool) -> dict[str, Any
 
 
 def over_all_ranks(
-    measured: Sequence[tuple[Sums[Tensor], Tensor]],
-) -> tuple[Sums[float], float]:
-    """Return the sums over all micro-batches of all ranks, and the largest gap.
+    measured: Sequence[tuple[Sums[Tensor], Tensor]], squares: Tensor
+) -> tuple[Sums[float], float, float]:
+    """Return the sums over all micro-batches of all ranks, the largest gap, and the sum of
+    `squares` over all ranks.
 
-    `measured`: the sums of each micro-batch and its largest gap. Collective; the host waits here.
+    `measured`: the sums of each micro-batch and its largest gap. Collective; the host waits for the
+    device here, and nowhere else in a step.
     """
-    totals = torch.stack([torch.stack(list(sums)) for sums, _ in measured]).sum(0)
+    sums = torch.stack([torch.stack(list(sums)) for sums, _ in measured]).sum(0)
+    totals = torch.cat([sums, squares[None]])
     largest_gap = torch.stack([gap for _, gap in measured]).max()
     dist.all_reduce(totals)
     dist.all_reduce(largest_gap, dist.ReduceOp.MAX)
-    return Sums(*totals.tolist()), largest_gap.item()
+    *numbers, all_squares, gap = torch.cat([totals, largest_gap[None]]).tolist()
+    return Sums(*numbers), gap, all_squares

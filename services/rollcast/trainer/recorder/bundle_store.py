@@ -1,10 +1,16 @@
-"""The recorded steps of a run on its disk, within record.max_bytes. One thread."""
+"""The recorded steps of a run on its disk, within record.max_bytes. One thread.
+
+What goes first, until the rest fits: ordinary steps, the older first; weights that no recorded step
+needs, of which the steps in memory may still have need; steps with a condition, the least bad
+first. The newest step stays, and a version's weights as long as one of its steps.
+"""
 
 from __future__ import annotations
 
 import re
 import shutil
-from dataclasses import dataclass, field
+import sys
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +18,7 @@ from numpy.typing import NDArray
 
 from rollcast.config.access_modes import open_for_group
 from rollcast.recorded.array_file import write_arrays
+from rollcast.recorded.origin import folder_origin
 from rollcast.recorded.recorded_index import IndexEntry, RecordedIndex
 from rollcast.recorded.step_bundle import (
     ARRAYS_FILE,
@@ -54,16 +61,21 @@ class BundleStore:
         for path in self._weights.glob("*.tmp"):
             path.unlink()
         listed = {entry.name: entry for entry in RecordedIndex.read(self.run_folder).steps}
-        there = {path.name for path in self._folder.iterdir() if _STEP_NAME.fullmatch(path.name)}
+        present = {path.name for path in self._folder.iterdir() if _STEP_NAME.fullmatch(path.name)}
         # Of a trainer that was killed before it wrote the list, or if that cannot be read
-        unlisted = [self._entry_of_folder(name) for name in there - listed.keys()]
+        unlisted = [self._entry_of_folder(name) for name in present - listed.keys()]
         unlisted.sort(key=lambda entry: entry.step)
-        kept = [entry for name, entry in listed.items() if name in there]
-        self.index = RecordedIndex([*unlisted, *kept])
+        kept_entries = [entry for name, entry in listed.items() if name in present]
+        self.index = RecordedIndex([*unlisted, *kept_entries])
 
-    def add_step(self, bundle: StepBundle, name: str, badness: float) -> int:
-        """Write a step and remove others to make room; returns how many were removed."""
-        record, arrays = encode_step(bundle)
+    def add_step(
+        self, bundle: StepBundle, name: str, badness: float, *, is_newest: bool = True
+    ) -> int:
+        """Write a step and make room; returns how many steps and versions were removed for it.
+
+        `is_newest`: not for one that the newest recorded step has brought along.
+        """
+        record, arrays = encode_step(replace(bundle, origin=folder_origin(self._folder)))
         temporary = self._folder / f".{name}"
         shutil.rmtree(temporary, ignore_errors=True)
         try:
@@ -75,22 +87,23 @@ class BundleStore:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
         # The folder gets its name when it is complete, so that a reader never sees half a step.
-        num_bytes = sum(path.stat().st_size for path in temporary.iterdir())
+        num_bytes = _folder_bytes(temporary)
         target = self._folder / name
         if target.exists():
             shutil.rmtree(target)
         temporary.replace(target)
-        versions = self._needed_versions(bundle.version.step)
-        entry = IndexEntry(name, bundle.step, list(bundle.conditions), badness, num_bytes, versions)
         # A step that a resumed run makes again replaces its earlier record.
-        others = [item for item in self.index.steps if item.name != name]
-        self.index = RecordedIndex([*others, entry])
-        num_removed = self._remove_surplus()
+        steps = [entry for entry in self.index.steps if entry.name != name]
+        # JSON has no infinity.
+        badness = min(badness, sys.float_info.max)
+        entry = IndexEntry(name, bundle.step, list(bundle.conditions), badness, num_bytes)
+        position = len(steps)
+        while not is_newest and position and steps[position - 1].step > entry.step:
+            position -= 1
+        self.index = RecordedIndex([*steps[:position], entry, *steps[position:]])
+        num_removed = self._make_room()
         self.index.write(self.run_folder)
         return num_removed
-
-    def has_weights(self, version: PolicyVersion) -> bool:
-        return self._file(str(version)).exists()
 
     def add_weights(
         self,
@@ -98,67 +111,76 @@ class BundleStore:
         weights: dict[str, NDArray[np.float32]],
         digests: dict[str, str],
     ) -> int:
-        """Write the weights of a version; returns how many steps were removed to make room.
+        """Write the weights of a version; returns how many steps and versions were removed for it.
 
         `digests`: their checksums when they were used; empty = not known.
         """
-        known = digests or {name: array_digest(array) for name, array in weights.items()}
-        write_arrays(self._file(str(version)), weights, known)
-        num_removed = self._remove_surplus()
+        checksums = digests or {name: array_digest(array) for name, array in weights.items()}
+        write_arrays(self._file(version), weights, checksums)
+        num_removed = self._make_room()
         if num_removed:
             self.index.write(self.run_folder)
         return num_removed
 
     @property
     def num_bytes(self) -> int:
-        weights = sum(path.stat().st_size for path in self._weights.iterdir())
+        weights = sum(self._file(version).stat().st_size for version in self._kept_versions())
         return weights + sum(entry.num_bytes for entry in self.index.steps)
 
-    def _remove_surplus(self) -> int:
-        """Remove weights that no step needs, and steps until the rest fits; returns how many."""
-        self._remove_unneeded_weights()
+    def _make_room(self) -> int:
+        """Remove the least valuable until the rest fits; returns how many steps and versions."""
         num_removed = 0
-        # Each removal may free weights that no other step needs.
-        while self.num_bytes > self.max_bytes and (entry := self.index.least_valuable()):
-            shutil.rmtree(self._folder / entry.name)
-            self.index = self.index.without(entry)
-            self._remove_unneeded_weights()
-            num_removed += 1
-        # The newest step alone is too much: it loses its oldest weights.
-        for version in self._kept_versions():
-            if self.num_bytes <= self.max_bytes:
-                break
-            self._file(version).unlink()
-        if self.num_bytes > self.max_bytes and self.index.steps:
-            shutil.rmtree(self._folder / self.index.steps[-1].name)
-            self.index = RecordedIndex()
+        self._remove_old_weights()
+        while self.num_bytes > self.max_bytes:
+            self._remove_least_valuable()
+            self._remove_old_weights()
             num_removed += 1
         return num_removed
 
-    def _remove_unneeded_weights(self) -> None:
-        needed = {version for entry in self.index.steps for version in entry.versions}
-        for version in self._kept_versions()[: -(1 + self.num_older_versions + self.ring_length)]:
-            if version not in needed:
+    def _remove_old_weights(self) -> None:
+        """Remove weights that neither a recorded step nor one in memory needs."""
+        num_ahead = 1 + self.num_older_versions + self.ring_length
+        for version in self._kept_versions()[:-num_ahead]:
+            if not self._is_needed(version):
                 self._file(version).unlink()
 
+    def _remove_least_valuable(self) -> None:
+        entry = self.index.least_valuable()
+        versions = self._kept_versions()
+        unneeded = [version for version in versions if not self._is_needed(version)]
+        if unneeded and (entry is None or entry.badness > 0.0):
+            self._file(unneeded[0]).unlink()
+        elif entry is None and versions:
+            # The newest step alone is too much: it loses its oldest weights first.
+            self._file(versions[0]).unlink()
+        else:
+            entry = entry or self.index.steps[-1]
+            shutil.rmtree(self._folder / entry.name)
+            self.index.steps.remove(entry)
+
+    def _is_needed(self, version: PolicyVersion) -> bool:
+        """Whether a recorded step needs the weights."""
+        return any(
+            0 <= entry.step - 1 - version.step <= self.num_older_versions
+            for entry in self.index.steps
+        )
+
     def _entry_of_folder(self, name: str) -> IndexEntry:
-        """The entry of a step that the index does not list; its conditions are in its record."""
-        step = int(name.split("-")[1])
-        num_bytes = sum(path.stat().st_size for path in (self._folder / name).iterdir())
-        return IndexEntry(name, step, [], 0.0, num_bytes, self._needed_versions(step - 1))
+        """The entry of a step that the index does not list; its conditions are in its record. An
+        update that made no step is as bad as can be.
+        """
+        _, step, *made_none = name.split("-")
+        badness = sys.float_info.max if made_none else 0.0
+        return IndexEntry(name, int(step), [], badness, _folder_bytes(self._folder / name))
 
-    def _needed_versions(self, step: int) -> list[str]:
-        """Kept versions that a step from the weights of `step` on needs."""
-        return [
-            name
-            for name in self._kept_versions()
-            if 0 <= step - PolicyVersion.parse(name).step <= self.num_older_versions
-        ]
-
-    def _kept_versions(self) -> list[str]:
+    def _kept_versions(self) -> list[PolicyVersion]:
         """Oldest first."""
-        names = [path.stem for path in self._weights.glob("*.safetensors")]
-        return sorted(names, key=PolicyVersion.parse)
+        files = self._weights.glob("*.safetensors")
+        return sorted(PolicyVersion.parse(path.stem) for path in files)
 
-    def _file(self, version: str) -> Path:
+    def _file(self, version: PolicyVersion) -> Path:
         return self._weights / f"{version}.safetensors"
+
+
+def _folder_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.iterdir())

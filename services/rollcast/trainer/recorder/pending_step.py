@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from rollcast.config.record import STEP_BOUNDS, Condition, StepRecording
 from rollcast.recorded.step_bundle import RecordedSequence, StepBundle
 from rollcast.rollouts.records import Logprobs, PromptTask, RolloutGroup
-from rollcast.trainer.learner.batch import MicroBatch, TrainingSequence
+from rollcast.trainer.learner.batch import NUMBERS, MicroBatch, TrainingSequence
 from rollcast.trainer.learner.loss_tape import TapedStep
 from rollcast.trainer.learner.step_sums import UpdateStats
 from rollcast.trainer.learner.whole_weights import WholeWeights
@@ -22,6 +23,8 @@ from rollcast.wire.version import PolicyVersion
 
 TeacherAnswers = Sequence[Sequence[Logprobs] | None]
 """Log-probs of each rollout's sequences; None if the teacher did not answer."""
+TRAINED_FIELDS = (*NUMBERS, "loss_mask", "token_advantages")
+"""Fields of a training sequence that its record has too, besides those of the rollout."""
 
 
 @dataclass(eq=False)
@@ -45,6 +48,7 @@ class PendingStep:
     digests_before: dict[str, str] = field(default_factory=dict)
     digests_after: dict[str, str] = field(default_factory=dict)
     is_written: bool = False
+    _completing: Lock = field(default_factory=Lock)
 
     @property
     def _plan(self) -> list[list[MicroBatch]]:
@@ -68,15 +72,11 @@ class PendingStep:
     @cached_property
     def num_bytes(self) -> int:
         """Memory of its arrays, nearly; asked once it is over."""
-        sequences = [
-            sequence
+        arrays = [
+            array
             for group in self.groups
             for rollout in group.rollouts
             for sequence in rollout.sequences
-        ]
-        arrays = [
-            array
-            for sequence in sequences
             for array in (sequence.token_ids, sequence.logprobs, sequence.routed_experts)
             if array is not None
         ]
@@ -84,14 +84,15 @@ class PendingStep:
         return sum(array.nbytes for array in (*arrays, *taped))
 
     def complete(self) -> None:
-        """Called by the recorder's thread: the tape holds copies of the weights until then. Another
-        call does nothing.
+        """Wait for the other ranks' values and compute checksums: the tape holds copies of the
+        weights until then. Any thread may call it; another call does nothing.
         """
-        if self.taped is not None and not self.digests_after:
-            self.taped.wait()
-            self.digests_before = self.taped.digests_before()
-            self.digests_after = self.taped.digests_after()
-            self.taped = replace(self.taped, digests_before=dict, digests_after=dict)
+        with self._completing:
+            if self.taped is not None and not self.digests_after:
+                self.taped.wait()
+                self.digests_before = self.taped.digests_before()
+                self.digests_after = self.taped.digests_after()
+                self.taped = replace(self.taped, digests_before=dict, digests_after=dict)
 
     def find_conditions(self, settings: StepRecording) -> dict[Condition, float]:
         """The conditions of `record.on` that its figures fulfil, with how far beyond the bound."""
@@ -142,37 +143,22 @@ class PendingStep:
         recorded = []
         for rank, micro_batches in enumerate(self._plan):
             start = 0
-            for number, micro_batch in enumerate(micro_batches):
+            for index, micro_batch in enumerate(micro_batches):
                 for sequence in micro_batch:
                     end = start + int(sequence.loss_mask.sum())
-                    group, rollout, place = sequence.origin
-                    recorded.append(
-                        RecordedSequence(
-                            group,
-                            rollout,
-                            place,
-                            rank,
-                            number,
-                            sequence.loss_mask,
-                            sequence.advantage,
-                            sequence.weight,
-                            sequence.kl_factor,
-                            sequence.entropy_factor,
-                            sequence.token_advantages,
-                            **self._values(rank, start, end),
-                        )
-                    )
+                    values = {name: getattr(sequence, name) for name in TRAINED_FIELDS}
+                    values |= self._loss_token_values(rank, start, end)
+                    recorded.append(RecordedSequence(*sequence.origin, rank, index, **values))
                     start = end
         return recorded
 
-    def _values(self, rank: int, start: int, end: int) -> dict[str, Any]:
+    def _loss_token_values(self, rank: int, start: int, end: int) -> dict[str, Any]:
         """The values of the loss tokens [start, end) of a rank."""
         if self.taped is None:
             return {}
         rows = self.taped.values[rank][:, start:end]
         names = ("logprobs", "entropy", "trained_advantages", "reference_logprobs")
-        values = dict(zip(names, rows, strict=False))
         return {
             name: row.astype(np.float64 if name == "trained_advantages" else np.float32)
-            for name, row in values.items()
+            for name, row in zip(names, rows, strict=False)
         }

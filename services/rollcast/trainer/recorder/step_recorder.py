@@ -2,25 +2,25 @@
 
     begin (tasks, weights) -> update -> end (values of all ranks, conditions)
                                           -> ring of the last steps, in memory
+                                          -> a thread: checksums of the weights
                                           -> a thread: bundle -> disk, within record.max_bytes
 
-    note_evaluation: the thread fits the curve, for the condition `broken`
+    note_evaluation: the disk's thread fits the curve, for the condition `broken`
     fail:            the ring, and the step under way, are written before the trainer ends
 
-The thread never holds a step up: steps without room are dropped and counted.
+The threads never hold a step up: steps without room are dropped, counted and named in the log.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal
+from typing import Any
 
 from rollcast.config.errors import UserError
 from rollcast.config.record import StepRecording
@@ -36,16 +36,15 @@ from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.step_sums import UpdateStats
 from rollcast.trainer.learner.whole_weights import WholeWeights
 from rollcast.trainer.recorder.bundle_store import BundleStore
+from rollcast.trainer.recorder.job_thread import Job, JobThread, MemoryKind
 from rollcast.trainer.recorder.pending_step import PendingStep, TeacherAnswers
 from rollcast.wire.version import PolicyVersion
 
 log = get_logger()
-MemoryKind = Literal["steps", "weights"]
-"""Kinds of memory that wait for the disk."""
 
 
 class StepRecorder:
-    """The main thread calls every method except those of the recorder's own thread."""
+    """The main thread calls every method except those of the disk's own thread."""
 
     def __init__(
         self,
@@ -68,23 +67,22 @@ class StepRecorder:
         self._weight_bytes = sum(4 * math.prod(spec.shape) for spec in learners.specs)
         self._exporter = exporter
         self._find_task = find_task
-        needs_versions = self._settings.weights == "versions"
-        self._num_older_versions = max_staleness if needs_versions else 0
+        self._num_older_versions = max_staleness if self._settings.weights == "versions" else 0
         # Four steps show how a fault began, and seldom take more memory than the groups that wait.
         self._ring: deque[PendingStep] = deque(maxlen=4 if self._settings.on else 0)
         self._under_way: PendingStep | None = None
         self._was_broken = False
         self._lock = Lock()
-        self._pending_bytes: Counter[MemoryKind] = Counter()
-        self._futures: list[Future[None]] = []
-        self._thread = ThreadPoolExecutor(1, "recorder")
         self._store = BundleStore(
             config.run_folder,
             self._settings.max_bytes,
             self._num_older_versions,
             ring_length=self._ring.maxlen or 0,
         )
-        self._submit("steps", 0, self._store.open)
+        self._disk = JobThread("recorder")
+        # A thread of its own: copies of weights must not wait for the disk.
+        self._checksums = JobThread("recorder-checksums")
+        self._submit("", self._store.open)
 
     def begin(
         self,
@@ -99,19 +97,14 @@ class StepRecorder:
         weights: WholeWeights | None = None
         # Weights that would be dropped are not gathered: a transfer between ranks that is never
         # received blocks every later one.
-        self._takes_weights = self._keeps_weights(version.step) and self._reserve(
-            "weights", self._weight_bytes
+        self._takes_weights = self._keeps_weights(version.step) and self._has_room(
+            f"weights {version}", self._weight_bytes, "weights"
         )
         if self._takes_weights and not self._tape.copies_whole_weights:
             weights = self._learners.gather_weights()
+        waited_seconds = time.perf_counter() - started
         self._under_way = PendingStep(
-            version,
-            tasks,
-            list(groups),
-            sequences,
-            weights,
-            teacher or {},
-            time.perf_counter() - started,
+            version, tasks, list(groups), sequences, weights, teacher or {}, waited_seconds
         )
 
     def end(self, stats: UpdateStats) -> None:
@@ -135,40 +128,44 @@ class StepRecorder:
             pending.waited_seconds += pending.taped.seconds
         pending.waited_seconds += time.perf_counter() - started
         self._exporter.add(trainer_metrics.RECORDER_WAIT, pending.waited_seconds)
-        # Last: the thread shares this process's interpreter with the step.
-        self._submit_weights(pending)
+        # Last: the threads share this process's interpreter with the step.
+        action = partial(self._carry_out, pending.name, pending.complete)
+        self._checksums.submit(Job("", action, num_bytes=0))
         if conditions:
             self._write_ring(tuple(conditions), max(conditions.values()))
         elif is_due:
-            self._write(pending, (), 0.0)
+            self._write(pending)
+        self._write_weights(pending)
 
     def note_evaluation(self) -> None:
         """The curve has a new point."""
         if "broken" in self._settings.on:
-            self._submit("steps", 0, self._judge)
+            self._submit("", self._judge)
 
     def fail(self, error: BaseException) -> None:
         """The trainer ends with this error."""
         if "failed" not in self._settings.on:
             return
-        if self._under_way is not None:
-            self._submit_weights(self._under_way)
+        under_way = self._under_way
+        if under_way is not None:
             with self._lock:
-                self._ring.append(self._under_way)
+                self._ring.append(under_way)
         if self._ring:
             self._ring[-1].error = f"{type(error).__name__}: {str(error)[:1_000]}"
-            self._write_ring(("failed",), float("inf"))
+            self._write_ring(("failed",), math.inf)
+        if under_way is not None:
+            self._write_weights(under_way)
 
-    def close(self) -> None:
-        """Waits for the disk, not for longer than a trainer's end may take."""
-        deadline = time.monotonic() + 30.0
-        # The thread itself may write the ring.
-        while waiting := [item for item in self._futures if not item.done()]:
-            if time.monotonic() > deadline:
-                log.error("not every recorded step is written", waiting=len(waiting))
-                break
-            wait(waiting, timeout=deadline - time.monotonic())
-        self._thread.shutdown(wait=False, cancel_futures=True)
+    def close(self, seconds: float) -> None:
+        """Wait for the disk, for `seconds` at most."""
+        deadline = time.monotonic() + seconds
+        # The disk's jobs wait for the checksums of their step.
+        self._checksums.close(seconds)
+        jobs = self._disk.close(deadline - time.monotonic())
+        names = [job.name for job in jobs if job.name]
+        if names:
+            self._count_dropped(len(names), "slow_disk")
+            log.error("the disk did not take these records in time", missing=names)
 
     def _keeps_weights(self, version_step: int) -> bool:
         """Whether a step that may be kept needs the weights of this step."""
@@ -181,87 +178,102 @@ class StepRecorder:
         later_steps = range(first, first + 1 + self._num_older_versions)
         return any(step % self._settings.every_steps == 0 for step in later_steps)
 
-    def _submit_weights(self, pending: PendingStep) -> None:
-        """Let the thread write the weights before a step, and compute checksums."""
+    def _write_weights(self, pending: PendingStep) -> None:
+        """After the step: the room for its weights is then made as that of the newest step."""
         weights = pending.weights
         pending.weights = None
         if self._takes_weights and self._tape.copies_whole_weights:
             weights = self._tape.take_whole_weights()
-        self._submit("steps", 0, pending.complete)
         if weights is not None:
-            self._start("weights", self._weight_bytes, partial(self._add_weights, pending, weights))
+            action = partial(self._add_weights, pending, weights)
+            num_bytes = self._weight_bytes + pending.num_bytes
+            self._submit(f"weights {pending.version}", action, num_bytes, "weights")
 
     def _write_ring(self, conditions: tuple[str, ...], badness: float) -> None:
-        """Write the last steps; the conditions are those of the newest."""
+        """Write the last steps; the conditions are those of the newest.
+
+        The newest first: the earlier ones then take the room of no worse step, and it is written
+        even if the disk is slow.
+        """
         with self._lock:
-            *earlier, newest = self._ring
+            newest, *earlier = reversed(self._ring)
+        self._write(newest, conditions, badness)
         for pending in earlier:
             if not pending.is_written:
-                self._write(pending, (), 0.0)
-        self._write(newest, conditions, badness)
+                self._write(pending, is_newest=False)
 
-    def _write(self, pending: PendingStep, conditions: tuple[str, ...], badness: float) -> None:
-        action = partial(self._write_now, pending, conditions, badness)
-        pending.is_written = self._submit("steps", pending.num_bytes, action)
+    def _write(
+        self,
+        pending: PendingStep,
+        conditions: tuple[str, ...] = (),
+        badness: float = 0.0,
+        *,
+        is_newest: bool = True,
+    ) -> None:
+        pending.is_written = self._has_room(pending.name, pending.num_bytes)
+        if pending.is_written:
+            action = partial(self._add_step, pending, conditions, badness, is_newest=is_newest)
+            self._submit(pending.name, action, pending.num_bytes)
 
-    def _submit(self, kind: MemoryKind, num_bytes: int, action: Callable[[], object]) -> bool:
-        """Let the thread do it; False = it was dropped: what waits takes too much memory."""
-        has_room = self._reserve(kind, num_bytes)
-        if has_room:
-            self._start(kind, num_bytes, action)
+    def _has_room(self, name: str, num_bytes: int, kind: MemoryKind = "steps") -> bool:
+        """Whether a record may wait for the disk; it is dropped if what waits takes too much
+        memory.
+        """
+        has_room = self._disk.has_room(kind, num_bytes)
+        if not has_room:
+            self._count_dropped(1, "slow_disk")
+            log.warning("the disk is too slow for a record", missing=name)
         return has_room
 
-    def _reserve(self, kind: MemoryKind, num_bytes: int) -> bool:
-        """Count memory that will wait for the thread, if there is room."""
-        with self._lock:
-            waiting = self._pending_bytes[kind]
-            # What may wait for the disk, of steps and of weights; one item of each always may.
-            if num_bytes and waiting and waiting + num_bytes > 1 << 30:
-                self._exporter.add(trainer_metrics.RECORDER_DROPPED, reason="slow_disk")
-                return False
-            self._pending_bytes[kind] += num_bytes
-        return True
+    def _submit(
+        self,
+        name: str,
+        action: Callable[[], object],
+        num_bytes: int = 0,
+        kind: MemoryKind = "steps",
+    ) -> None:
+        self._disk.submit(Job(name, partial(self._carry_out, name, action), num_bytes, kind))
 
-    def _start(self, kind: MemoryKind, num_bytes: int, action: Callable[[], object]) -> None:
-        """Let the thread do what there is room for."""
-        with self._lock:
-            future = self._thread.submit(self._carry_out, kind, num_bytes, action)
-            self._futures = [item for item in self._futures if not item.done()] + [future]
+    # The threads
 
-    # The thread
-
-    def _carry_out(self, kind: MemoryKind, num_bytes: int, action: Callable[[], object]) -> None:
+    def _carry_out(self, name: str, action: Callable[[], object]) -> None:
         try:
             action()
         except (OSError, UserError) as error:
-            self._exporter.add(trainer_metrics.RECORDER_DROPPED, reason="disk")
-            log.error("a step could not be recorded", error=str(error))
+            self._count_dropped(1, "disk")
+            log.error("a step could not be recorded", missing=name, error=str(error))
         except Exception as error:
-            self._exporter.add(trainer_metrics.RECORDER_DROPPED, reason="error")
-            log.exception("the recorder failed", error=str(error))
-        finally:
-            with self._lock:
-                self._pending_bytes[kind] -= num_bytes
+            self._count_dropped(1, "error")
+            log.exception("the recorder failed", missing=name, error=str(error))
 
     def _add_weights(self, pending: PendingStep, weights: WholeWeights) -> None:
+        pending.complete()
         digests = pending.digests_before
-        self._count_removed(self._store.add_weights(pending.version, weights(), digests))
+        num_removed = self._store.add_weights(pending.version, weights(), digests)
+        self._count_dropped(num_removed, "max_bytes")
 
-    def _count_removed(self, num_removed: int) -> None:
-        if num_removed:
-            self._exporter.add(trainer_metrics.RECORDER_DROPPED, num_removed, reason="max_bytes")
-
-    def _write_now(self, pending: PendingStep, conditions: tuple[str, ...], badness: float) -> None:
-        pending.complete()  # a curve that breaks has the newest step written before its turn
+    def _add_step(
+        self,
+        pending: PendingStep,
+        conditions: tuple[str, ...],
+        badness: float,
+        *,
+        is_newest: bool,
+    ) -> None:
+        pending.complete()
         bundle = pending.to_bundle(
             self._run, self._run_settings, conditions, self._settings.weights
         )
-        self._count_removed(self._store.add_step(bundle, pending.name, badness))
+        num_removed = self._store.add_step(bundle, pending.name, badness, is_newest=is_newest)
+        self._count_dropped(num_removed, "max_bytes")
         for reason in conditions or ("every_steps",):
             self._exporter.add(trainer_metrics.RECORDED_STEPS, reason=reason)
         self._exporter.set(trainer_metrics.RECORDER_BYTES, self._store.num_bytes)
         if conditions:
             log.warning("a step is recorded", step=pending.step, conditions=list(conditions))
+
+    def _count_dropped(self, number: int, reason: str) -> None:
+        self._exporter.add(trainer_metrics.RECORDER_DROPPED, number, reason=reason)
 
     def _judge(self) -> None:
         try:
@@ -271,7 +283,7 @@ class StepRecorder:
             return
         is_broken = kind in (VerdictKind.BROKEN, VerdictKind.NOT_SIGMOID)
         if is_broken and not self._was_broken and self._ring:
-            self._write_ring(("broken",), float("inf"))
+            self._write_ring(("broken",), math.inf)
         self._was_broken = is_broken
 
 

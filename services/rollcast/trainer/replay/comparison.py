@@ -15,7 +15,7 @@ State = Literal["agrees", "disagrees", "not checked"]
 
 
 @dataclass(frozen=True, slots=True)
-class TokenPlace:
+class TokenLocation:
     """A token, or a whole rollout."""
 
     group: int
@@ -52,7 +52,7 @@ class RecordCheck:
     """Largest difference of two numbers; None = numbers were not compared."""
     reason: str = ""
     """Why it disagrees, or was not checked."""
-    place: TokenPlace | None = None
+    location: TokenLocation | None = None
     """The token or rollout with the largest difference."""
 
 
@@ -76,20 +76,17 @@ class ReplayReport:
         check: str,
         num_compared: int,
         num_different: int,
-        *,
+        reason: str,
+        location: TokenLocation | None = None,
         largest: float | None = None,
-        reason: str = "",
-        place: TokenPlace | None = None,
     ) -> None:
-        """A comparison that was made; reason and place count if anything is different."""
-        state: State = "agrees"
-        if num_different:
-            state = "disagrees"
-        else:
-            reason = ""
-            place = None
+        """A comparison that was made; reason and location count if anything is different."""
         counts = (num_compared, num_different, largest)
-        self.comparisons.append(RecordCheck(component, check, state, *counts, reason, place))
+        if num_different:
+            result = RecordCheck(component, check, "disagrees", *counts, reason, location)
+        else:
+            result = RecordCheck(component, check, "agrees", *counts)
+        self.comparisons.append(result)
 
     def compare(
         self,
@@ -97,30 +94,27 @@ class ReplayReport:
         check: str,
         pairs: Sequence[tuple[float, float]],
         tolerance: float,
-        places: Sequence[TokenPlace] = (),
+        locations: Sequence[TokenLocation] = (),
     ) -> None:
         """Numbers as they were recorded and as they were replayed. `tolerance`: relative to the
-        largest of them. `places`: of each.
+        largest of them. `locations`: of each.
         """
         recorded, replayed = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
         scale = max(np.abs(recorded[np.isfinite(recorded)]).max(initial=0.0), 1e-9)
         with np.errstate(invalid="ignore"):  # inf - inf
             gaps = np.where(recorded == replayed, 0.0, np.abs(recorded - replayed))
         gaps = np.where(np.isnan(recorded) & np.isnan(replayed), 0.0, gaps)
-        worst = int(np.argmax(gaps)) if len(gaps) else 0
         if len(pairs) == 1:
             self.figures[check] = {"recorded": pairs[0][0], "replayed": pairs[0][1]}
-        self.add(
-            component,
-            check,
-            len(gaps),
-            int((~(gaps <= tolerance * scale)).sum()),
-            largest=float(gaps.max(initial=0.0)),
-            reason=f"recorded {pairs[worst][0]:.9g}, replayed {pairs[worst][1]:.9g}"
-            if pairs
-            else "",
-            place=places[worst] if places else None,
-        )
+        reason = ""
+        location = None
+        if pairs:
+            worst = int(np.argmax(gaps))
+            reason = f"recorded {pairs[worst][0]:.9g}, replayed {pairs[worst][1]:.9g}"
+            location = locations[worst] if locations else None
+        num_different = int((~(gaps <= tolerance * scale)).sum())
+        largest = float(gaps.max(initial=0.0))
+        self.add(component, check, len(gaps), num_different, reason, location, largest)
 
     def not_checked(self, component: Component, check: str, reason: str) -> None:
         self.comparisons.append(RecordCheck(component, check, "not checked", 0, 0, None, reason))
@@ -143,19 +137,18 @@ class ReplayReport:
             largest = "" if item.largest is None else f"{item.largest:.3g}"
             counts = f"{item.num_compared:>9,} {item.num_different:>7,}"
             if item.state == "not checked":
-                counts = f"{'':>9} {'':>7}"
+                counts = " " * 17
             lines.append(
                 f"{item.component:<10} {item.check:<34} {item.state:<12} {counts}  {largest}"
             )
         for state in ("disagrees", "not checked"):
             for item in self.comparisons:
                 if item.state == state:
-                    place = "" if item.place is None else f"; most at {item.place}"
-                    lines.append(f"{state}: {item.component}, {item.check}: {item.reason}{place}")
-        blamed = " and ".join(self.disagreeing)
-        lines.append(
-            f"step {self.step}: the record disagrees with the {blamed}"
-            if blamed
-            else f"step {self.step}: everything that was checked agrees with the record"
-        )
-        return lines
+                    sentence = f"{state}: {item.component}, {item.check}: {item.reason}"
+                    if item.location is not None:
+                        sentence += f"; most at {item.location}"
+                    lines.append(sentence)
+        conclusion = "everything that was checked agrees with the record"
+        if self.disagreeing:
+            conclusion = f"the record disagrees with the {' and '.join(self.disagreeing)}"
+        return [*lines, f"step {self.step}: {conclusion}"]

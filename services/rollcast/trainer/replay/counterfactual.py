@@ -10,7 +10,7 @@ recorded, so that the two are compared with one another, not with the run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import yaml
@@ -21,9 +21,9 @@ from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.recorded.array_file import Arrays
 from rollcast.trainer.learner.batch import MicroBatch, TrainingSequence, plan_micro_batches
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.trainer.replay.assembled import assemble_again
-from rollcast.trainer.replay.losses import figures_of_record
-from rollcast.trainer.replay.recorded_batch import RecordedBatch
+from rollcast.trainer.replay.assembly_check import assemble_again
+from rollcast.trainer.replay.loss_check import figures_of_record
+from rollcast.trainer.replay.recorded_batch import RecordedBatch, SequenceKey
 from rollcast.trainer.replay.trainer_pass import make_learner, update
 
 FIGURES = (
@@ -52,7 +52,7 @@ def changed_config(batch: RecordedBatch, loss: str | None, settings: Sequence[st
             raise UserError(
                 f"--set {setting}: needs recipe.NAME=VALUE, such as recipe.loss.kind=gspo"
             )
-        # A missing group on the way is made: its other settings are defaults.
+        # A missing group of settings is made: its other settings are defaults.
         group = changed
         for parent in parents:
             if not isinstance(group.get(parent), dict):
@@ -82,111 +82,112 @@ def counterfactual(
     Raises UserError as functions of the user's own do.
     """
     sequences = assemble_again(batch, recipe)
-    micro_batches = plan_micro_batches(sequences, world_size=1, max_tokens=tokens_per_micro_batch)[
-        0
-    ]
+    not_checked: list[str] = []
     answer: dict[str, Any] = {
         "sequences": {"recorded": len(batch.sequences), "other": len(sequences)},
-        "not_checked": [],
+        "not_checked": not_checked,
     }
     if not sequences:
-        answer["not_checked"].append("everything: the other recipe trains on nothing of this batch")
+        not_checked.append("everything: the other recipe trains on nothing of this batch")
         return answer
+    [micro_batches] = plan_micro_batches(sequences, world_size=1, max_tokens=tokens_per_micro_batch)
+    plans = ((batch.config.recipe, batch.micro_batches), (recipe, micro_batches))
     if weights is None:
-        recorded = figures_of_record(batch, batch.config.recipe, batch.micro_batches)
-        other = figures_of_record(batch, recipe, micro_batches)
-        if other is None:
-            answer["not_checked"].append(
+        figures = [figures_of_record(batch, *plan) for plan in plans]
+        if figures[1] is None:
+            not_checked.append(
                 "loss: the other recipe needs log-probs of further sequences or of a reference "
                 "policy, which are not recorded; with record.weights: step they are computed"
             )
-        answer["not_checked"].append(
+        not_checked.append(
             "gradient norm and change of probabilities: no weights were kept (record.weights)"
         )
-        answer["figures"] = _side_by_side(recorded or {}, other or {})
-        return answer
-    recorded, own_changes = _update_and_changes(
-        batch, batch.config.recipe, batch.micro_batches, ranks, weights
-    )
-    other, other_changes = _update_and_changes(batch, recipe, micro_batches, ranks, weights)
-    answer["figures"] = _side_by_side(recorded, other)
-    answer["probability_changes"] = _changes(batch, sequences, own_changes, other_changes)
+    else:
+        updates = [_update_twice(batch, *plan, ranks, weights) for plan in plans]
+        figures = [recipe_update.figures for recipe_update in updates]
+        answer["probability_changes"] = _changes(batch, sequences, *updates)
+    recorded_figures, other_figures = (recipe_figures or {} for recipe_figures in figures)
+    answer["figures"] = {
+        name: {"recorded": recorded_figures.get(name), "other": other_figures.get(name)}
+        for name in FIGURES
+        if recorded_figures.get(name) is not None or other_figures.get(name) is not None
+    }
     return answer
 
 
-def _side_by_side(recorded: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: {"recorded": recorded.get(name), "other": other.get(name)}
-        for name in FIGURES
-        if recorded.get(name) is not None or other.get(name) is not None
-    }
+class RecipeUpdate(NamedTuple):
+    """One update under a recipe."""
+
+    figures: dict[str, Any]
+    logprobs: dict[TokenKey, tuple[float, float]]
+    """Log-probs of each loss token, before and after the update."""
 
 
-def _update_and_changes(
+def _update_twice(
     batch: RecordedBatch,
     recipe: Recipe,
     micro_batches: Sequence[MicroBatch],
     ranks: Ranks,
     weights: Arrays,
-) -> tuple[dict[str, Any], dict[TokenKey, tuple[float, float]]]:
-    """Figures of one update, and each loss token's log-prob before and after it."""
+) -> RecipeUpdate:
+    """The second update shows the log-probs after the first."""
     learner = make_learner(batch, recipe, ranks, weights)
-    stats, before = update(learner, micro_batches)
-    _, after = update(learner, micro_batches)
+    stats, old_logprobs = update(learner, micro_batches)
+    _, new_logprobs = update(learner, micro_batches)
     keys = [
         (*sequence.origin, int(position))
         for micro_batch in micro_batches
         for sequence in micro_batch
         for position in np.flatnonzero(sequence.loss_mask)
     ]
-    values = zip(before.tolist(), after.tolist(), strict=True)
+    logprobs = zip(old_logprobs.tolist(), new_logprobs.tolist(), strict=True)
     figures = {name: getattr(stats, name) for name in FIGURES}
-    return figures, dict(zip(keys, values, strict=True))
+    return RecipeUpdate(figures, dict(zip(keys, logprobs, strict=True)))
 
 
 def _changes(
     batch: RecordedBatch,
     sequences: Sequence[TrainingSequence],
-    own: dict[TokenKey, tuple[float, float]],
-    other: dict[TokenKey, tuple[float, float]],
+    recorded_update: RecipeUpdate,
+    other_update: RecipeUpdate,
 ) -> dict[str, Any]:
     """The mean change of right and of wrong answers' tokens, and the tokens on which the recipes
     differ most.
     """
     advantages = {sequence.origin: sequence.advantage for sequence in sequences}
-    looked_at = {index for index, _ in batch.groups}
-    common = [key for key in other if key in own and key[0] in looked_at]
+    compared = {index for index, _ in batch.groups}
     rows = []
-    for key in common:
-        probabilities = [np.exp(value) for value in (*own[key], *other[key])]
-        place = batch.place(*key)
+    for key, logprobs in other_update.logprobs.items():
+        if key not in recorded_update.logprobs or key[0] not in compared:
+            continue
+        old_probability, new_probability = np.exp(recorded_update.logprobs[key])
+        other_old, other_new = np.exp(logprobs)
+        location = batch.locate(SequenceKey(*key[:3]), key[3])
         rows.append(
             {
-                "group": place.group,
-                "rollout": place.rollout,
-                "token": place.token,
-                "before": probabilities[0],
-                "recorded_recipe": probabilities[1] - probabilities[0],
-                "other_recipe": probabilities[3] - probabilities[2],
+                "group": location.group,
+                "rollout": location.rollout,
+                "token": location.token,
+                "before": old_probability,
+                "recorded_recipe": new_probability - old_probability,
+                "other_recipe": other_new - other_old,
                 "is_raised": advantages[key[:3]] > 0,
-                "text": place.text,
+                "text": location.text,
             }
         )
-
-    def mean(column: str, *, is_raised: bool) -> float | None:
-        values = [row[column] for row in rows if row["is_raised"] is is_raised]
-        return float(np.mean(values)) if values else None
-
     rows.sort(key=lambda row: -abs(row["other_recipe"] - row["recorded_recipe"]))
     return {
         "tokens": len(rows),
-        "mean_of_raised": {
-            name: mean(name, is_raised=True) for name in ("recorded_recipe", "other_recipe")
-        },
-        "mean_of_lowered": {
-            name: mean(name, is_raised=False) for name in ("recorded_recipe", "other_recipe")
-        },
+        "mean_of_raised": _means([row for row in rows if row["is_raised"]]),
+        "mean_of_lowered": _means([row for row in rows if not row["is_raised"]]),
         "each": rows,
+    }
+
+
+def _means(rows: list[dict[str, Any]]) -> dict[str, float | None]:
+    return {
+        name: float(np.mean([row[name] for row in rows])) if rows else None
+        for name in ("recorded_recipe", "other_recipe")
     }
 
 
@@ -194,20 +195,16 @@ def in_words(answer: dict[str, Any]) -> list[str]:
     """The two recipes side by side, and ten tokens on which they differ most."""
     lines = [f"{'under another recipe':<34} {'recorded':>14} {'other':>14}"]
     for name, pair in (answer.get("figures") or {}).items():
-        lines.append(f"{name:<34} {_number(pair['recorded']):>14} {_number(pair['other']):>14}")
+        lines.append(_line(name, pair["recorded"], pair["other"]))
     counts = answer["sequences"]
-    lines.append(f"{'sequences':<34} {counts['recorded']:>14} {counts['other']:>14}")
+    lines.append(_line("sequences", counts["recorded"], counts["other"]))
     changes = answer.get("probability_changes")
     if changes:
         for name, title in (
             ("mean_of_raised", "change of tokens with advantage"),
             ("mean_of_lowered", "change of tokens without"),
         ):
-            pair = changes[name]
-            lines.append(
-                f"{title:<34} {_number(pair['recorded_recipe']):>14} "
-                f"{_number(pair['other_recipe']):>14}"
-            )
+            lines.append(_line(title, *changes[name].values()))
         lines += [
             f"group {row['group']}, rollout {row['rollout']}, token {row['token']}: probability "
             f"{row['before']:.3f}, {row['recorded_recipe']:+.4f} and {row['other_recipe']:+.4f}: "
@@ -217,5 +214,6 @@ def in_words(answer: dict[str, Any]) -> list[str]:
     return lines + [f"not checked: {reason}" for reason in answer["not_checked"]]
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.6g}"
+def _line(title: str, *values: float | None) -> str:
+    numbers = ("" if value is None else f"{value:.6g}" for value in values)
+    return " ".join([f"{title:<34}", *(f"{number:>14}" for number in numbers)])

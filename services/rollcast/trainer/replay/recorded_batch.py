@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rollcast.config.errors import UserError
+from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.recorded.step_bundle import RecordedSequence, StepBundle
 from rollcast.rollouts.records import Branch, Rollout, RolloutGroup, TokenIds, loss_mask
 from rollcast.tasks.tokens import Tokenizer
-from rollcast.trainer.learner.batch import MicroBatch, TrainingSequence, denominator
-from rollcast.trainer.replay.comparison import TokenPlace
+from rollcast.trainer.learner.batch import NUMBERS, MicroBatch, TrainingSequence
+from rollcast.trainer.replay.comparison import TokenLocation
+
+NOT_TRUSTED = (
+    "the record names code, which is not run because you did not record it in this folder; if you "
+    "trust it, give --trust"
+)
+
+
+class SequenceKey(NamedTuple):
+    """A sequence of the batch, by indices."""
+
+    group: int
+    rollout: int
+    number: int
+    """0 = the rollout's own tokens, n = branch n - 1 of its episode."""
+
+    @classmethod
+    def from_record(cls, recorded: RecordedSequence) -> SequenceKey:
+        return cls(recorded.group, recorded.rollout, recorded.number)
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,35 +47,71 @@ class RecordedBatch:
     tokenizer: Tokenizer | None = None
     """None = the model's folder is not here: texts are not known."""
     group: int | None = None
-    """Sequence of the task whose group is looked at; None = all."""
-    token_columns: dict[tuple[int, int, int, int], dict[str, float]] = field(default_factory=dict)
-    """Replayed log-probs of the group's tokens, by group, rollout, sequence and position."""
+    """Sequence of the only task whose group is compared; None = all are."""
+    is_trusted: bool = True
+    """Whether functions and model code that its settings name may run."""
+    replayed_logprobs: dict[tuple[int, int, int, int], dict[str, float]] = field(
+        default_factory=dict
+    )
+    """Log-probs of the group's tokens, by group, rollout, sequence and position, then by column."""
 
     @cached_property
     def config(self) -> RunConfig:
-        """The run file as it was."""
-        return parse_run_config(self.bundle.settings, source=str(self.bundle.path))
+        """The run file as it was; of a record that is not trusted, without the model's code."""
+        config = parse_run_config(self.bundle.settings, source=str(self.bundle.path))
+        if self.is_trusted:
+            return config
+        model = config.model.model_copy(update={"trust_remote_code": False})
+        return config.model_copy(update={"model": model})
+
+    def check_trust(self, recipe: Recipe, *settings: str) -> None:
+        """Raises UserError if one of a recipe's settings is a function that the record names, and
+        the record is not trusted.
+        """
+        recorded = self.config.recipe.custom_functions
+        for setting in settings:
+            function = recipe.custom_functions.get(setting)
+            if function is not None and function == recorded.get(setting) and not self.is_trusted:
+                raise UserError(f"{setting} {function.function}: {NOT_TRUSTED}")
+
+    @property
+    def missing_model(self) -> str:
+        """Why the model's folder cannot be read; empty = it can."""
+        if self.tokenizer is not None:
+            return ""
+        if not self.is_trusted and self.bundle.settings["model"].get("trust_remote_code"):
+            return f"model.trust_remote_code: {NOT_TRUSTED}"
+        return f"model.path = {self.config.model.path!r} is not on this machine"
 
     @property
     def groups(self) -> list[tuple[int, RolloutGroup]]:
-        """The groups that are looked at, with their indices."""
+        """The groups that are compared, with their indices."""
         return [
             (index, group)
             for index, group in enumerate(self.bundle.groups)
             if self.group in (None, group.sequence)
         ]
 
+    def compared_sequences(self) -> Iterator[tuple[SequenceKey, Rollout | Branch]]:
+        """The sequences of these groups, whether or not they were trained on."""
+        for group_index, group in self.groups:
+            for rollout_index, rollout in enumerate(group.rollouts):
+                for number, sequence in enumerate(rollout.sequences):
+                    yield SequenceKey(group_index, rollout_index, number), sequence
+
     @property
     def is_float32(self) -> bool:
         """Whether the run computed in float32: then its figures are found again to rounding."""
         return self.config.model.dtype == "float32"
 
-    def prompt_and_sequence(self, recorded: RecordedSequence) -> tuple[TokenIds, Rollout | Branch]:
-        """The prompt of a trained sequence, and the sequence."""
-        group = self.bundle.groups[recorded.group]
-        rollout = group.rollouts[recorded.rollout]
-        sequence = rollout.sequences[recorded.number]
-        return rollout.sequence_prompt(sequence, group.prompt_token_ids), sequence
+    def rollout(self, key: SequenceKey) -> Rollout:
+        return self.bundle.groups[key.group].rollouts[key.rollout]
+
+    def prompt_and_sequence(self, key: SequenceKey) -> tuple[TokenIds, Rollout | Branch]:
+        rollout = self.rollout(key)
+        sequence = rollout.sequences[key.number]
+        prompt = self.bundle.groups[key.group].prompt_token_ids
+        return rollout.sequence_prompt(sequence, prompt), sequence
 
     @cached_property
     def sequences(self) -> list[TrainingSequence]:
@@ -70,12 +125,9 @@ class RecordedBatch:
         grouped = groupby(pairs, key=lambda pair: (pair[0].rank, pair[0].micro_batch))
         return [tuple(sequence for _, sequence in pairs) for _, pairs in grouped]
 
-    @property
-    def denominator(self) -> float:
-        return denominator(self.sequences)
-
     def _training_sequence(self, recorded: RecordedSequence) -> TrainingSequence:
-        prompt, sequence = self.prompt_and_sequence(recorded)
+        key = SequenceKey.from_record(recorded)
+        prompt, sequence = self.prompt_and_sequence(key)
         length = len(recorded.loss_mask)
         mask = recorded.loss_mask
         if recorded.logprobs is not None and mask.sum() != len(recorded.logprobs):
@@ -92,52 +144,44 @@ class RecordedBatch:
             token_ids=sequence.token_ids[:length],
             generator_logprobs=sequence.logprobs[:length],
             loss_mask=mask,
-            advantage=recorded.advantage,
-            weight=recorded.weight,
-            kl_factor=recorded.kl_factor,
-            entropy_factor=recorded.entropy_factor,
             routed_experts=None if experts is None else experts[: len(prompt) + length - 1],
             token_advantages=recorded.token_advantages,
-            origin=(recorded.group, recorded.rollout, recorded.number),
+            origin=key,
+            **{name: getattr(recorded, name) for name in NUMBERS},
         )
 
-    def values(self, name: str, micro_batch: MicroBatch) -> NDArray[Any] | None:
+    def loss_token_values(self, name: str, micro_batch: MicroBatch) -> NDArray[Any] | None:
         """[T] recorded values of a micro-batch's loss tokens, such as `logprobs`; None if a
         sequence lacks them.
         """
-        parts = [
-            getattr(self._sequence_records[sequence.origin], name, None)
-            if sequence.origin in self._sequence_records
-            else None
+        values = [
+            getattr(self._sequence_records.get(sequence.origin), name, None)
             for sequence in micro_batch
         ]
-        return None if any(part is None for part in parts) else np.concatenate([*parts, []])
+        return None if any(row is None for row in values) else np.concatenate([*values, []])
 
     @cached_property
     def _sequence_records(self) -> Mapping[tuple[int, int, int], RecordedSequence]:
-        return {(item.group, item.rollout, item.number): item for item in self.bundle.sequences}
+        return {SequenceKey.from_record(item): item for item in self.bundle.sequences}
 
-    def place(
-        self, group: int, rollout: int, number: int = 0, token: int | None = None
-    ) -> TokenPlace:
-        """`group`, `rollout`: indices. With a token its text is shown."""
-        recorded_group = self.bundle.groups[group]
-        recorded_rollout = recorded_group.rollouts[rollout]
+    def locate(self, key: SequenceKey, token: int | None = None) -> TokenLocation:
+        """With a token its text is shown."""
         text = ""
         if token is not None:
-            text = self.token_in_text(recorded_rollout.sequences[number].token_ids, token)
-        return TokenPlace(recorded_group.sequence, recorded_rollout.index, number, token, text)
+            text = self._token_in_text(self.rollout(key).sequences[key.number].token_ids, token)
+        sequence = self.bundle.groups[key.group].sequence
+        return TokenLocation(sequence, self.rollout(key).index, key.number, token, text)
 
-    def token_in_text(self, token_ids: TokenIds, token: int) -> str:
+    def _token_in_text(self, token_ids: TokenIds, token: int) -> str:
         """A token between guillemets, with up to 40 characters before and 20 after it."""
-        parts = (token_ids[:token], token_ids[token : token + 1], token_ids[token + 1 :])
-        before, itself, after = (self.text(part.tolist()) for part in parts)
+        slices = (token_ids[:token], token_ids[token : token + 1], token_ids[token + 1 :])
+        texts = [self.decode(token_slice.tolist()) for token_slice in slices]
         return repr(
-            f"{before[-40:]}\N{LEFT-POINTING DOUBLE ANGLE QUOTATION MARK}{itself}"
-            f"\N{RIGHT-POINTING DOUBLE ANGLE QUOTATION MARK}{after[:20]}"
+            f"{texts[0][-40:]}\N{LEFT-POINTING DOUBLE ANGLE QUOTATION MARK}{texts[1]}"
+            f"\N{RIGHT-POINTING DOUBLE ANGLE QUOTATION MARK}{texts[2][:20]}"
         )
 
-    def text(self, token_ids: Sequence[int]) -> str:
+    def decode(self, token_ids: Sequence[int]) -> str:
         if self.tokenizer is None:
             return "".join(f"<{token}>" for token in token_ids)
         return self.tokenizer.decode(token_ids)

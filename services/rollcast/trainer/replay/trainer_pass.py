@@ -15,14 +15,14 @@ from rollcast.config.recipe import Recipe
 from rollcast.recorded.array_file import Arrays
 from rollcast.recorded.step_bundle import RECORD_FILE, load_step
 from rollcast.trainer.learner.batch import MicroBatch, denominator
-from rollcast.trainer.learner.group import build_learner
+from rollcast.trainer.learner.build import build_learner
 from rollcast.trainer.learner.learner import Learner
 from rollcast.trainer.learner.loss_tape import LossTape
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.step_sums import UpdateStats
 from rollcast.trainer.learner.whole_weights import array_digest
 from rollcast.trainer.replay.comparison import ReplayReport
-from rollcast.trainer.replay.recorded_batch import RecordedBatch
+from rollcast.trainer.replay.recorded_batch import RecordedBatch, SequenceKey
 from rollcast.trainer.replay.token_gaps import TokenGaps
 
 LOGPROBS = "log-probs of its own weights"
@@ -31,8 +31,10 @@ LOGPROBS = "log-probs of its own weights"
 def make_learner(batch: RecordedBatch, recipe: Recipe, ranks: Ranks, weights: Arrays) -> Learner:
     """A learner of the run's model with these weights, in float32.
 
-    Raises UserError if model.path cannot be read, ValueError if the weights are of another model.
+    Raises UserError if model.path cannot be read or a function of the user's own cannot be called,
+    ValueError if the weights are of another model.
     """
+    batch.check_trust(recipe, "recipe.loss")
     config = batch.config
     # Nothing that only makes it faster or smaller on a GPU
     trainer = config.trainer.model_copy(
@@ -66,8 +68,9 @@ def update(
 def check_digests(batch: RecordedBatch, report: ReplayReport) -> set[str]:
     """Compare kept weights with their checksums; returns the versions whose file is damaged."""
     bundle = batch.bundle
-    damaged: dict[str, list[str]] = {}
+    sentences: dict[str, str] = {}
     num_compared = 0
+    num_damaged = 0
     for version in bundle.needed_versions:
         if not bundle.weights_file(version).exists():
             report.not_checked(
@@ -80,51 +83,38 @@ def check_digests(batch: RecordedBatch, report: ReplayReport) -> set[str]:
             expected = bundle.digests_before
         num_compared += len(weights)
         names = [name for name in weights if array_digest(weights[name]) != expected.get(name)]
+        num_damaged += len(names)
         if names:
-            damaged[str(version)] = names
+            num_more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            sentences[str(version)] = f"weights {version}: {names[0]}{num_more}"
     if num_compared:
-        sentences = [
-            f"weights {version}: {names[0]}"
-            + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-            for version, names in damaged.items()
-        ]
-        report.add(
-            "trainer",
-            "kept weights",
-            num_compared,
-            sum(map(len, damaged.values())),
-            reason=", ".join(sentences) + " is not what its checksum says",
-        )
+        reason = f"{', '.join(sentences.values())} is not what its checksum says"
+        report.add("trainer", "kept weights", num_compared, num_damaged, reason)
     _check_next_step(batch, report)
-    return set(damaged)
+    return set(sentences)
 
 
 def _check_next_step(batch: RecordedBatch, report: ReplayReport) -> None:
     """The weights after this step are those before the next, if that is recorded."""
     check = "weights after the step"
     bundle = batch.bundle
-    following = bundle.path.parent / f"step-{bundle.step + 1}"
-    if not bundle.digests_after or not (following / RECORD_FILE).exists():
+    next_folder = bundle.path.parent / f"step-{bundle.step + 1}"
+    if not bundle.digests_after or not (next_folder / RECORD_FILE).exists():
         report.not_checked(
             "trainer", check, "the optimizer's moments are not recorded, nor is the next step"
         )
         return
-    later = load_step(following)
-    if later.version.incarnation != bundle.version.incarnation or not later.digests_before:
+    next_step = load_step(next_folder)
+    if next_step.version.incarnation != bundle.version.incarnation or not next_step.digests_before:
         report.not_checked("trainer", check, "the next recorded step is of another start")
         return
     names = [
         name
         for name, digest in bundle.digests_after.items()
-        if later.digests_before.get(name) != digest
+        if next_step.digests_before.get(name) != digest
     ]
-    report.add(
-        "trainer",
-        check,
-        len(bundle.digests_after),
-        len(names),
-        reason=f"{', '.join(names[:3])} changed between this step and the next",
-    )
+    reason = f"{', '.join(names[:3])} changed between this step and the next"
+    report.add("trainer", check, len(bundle.digests_after), len(names), reason)
 
 
 def check_update(batch: RecordedBatch, report: ReplayReport, ranks: Ranks, weights: Arrays) -> None:
@@ -137,8 +127,9 @@ def check_update(batch: RecordedBatch, report: ReplayReport, ranks: Ranks, weigh
     for item, sequence in zip(batch.bundle.sequences, batch.sequences, strict=True):
         end = start + int(sequence.loss_mask.sum())
         if item.logprobs is not None:
-            places = np.flatnonzero(sequence.loss_mask)
-            gaps.add(item, places, item.logprobs, logprobs[start:end], "trainer_replayed")
+            key = SequenceKey.from_record(item)
+            positions = np.flatnonzero(sequence.loss_mask)
+            gaps.add(key, positions, item.logprobs, logprobs[start:end], "trainer_replayed")
         start = end
     gaps.report(report, "trainer", LOGPROBS, "under the weights before the step")
     if not recorded:
@@ -147,6 +138,5 @@ def check_update(batch: RecordedBatch, report: ReplayReport, ranks: Ranks, weigh
     tolerance = 1e-4 if batch.is_float32 else 0.05
     norms = (recorded["grad_norm"], stats.grad_norm)
     report.compare("trainer", "gradient norm", [norms], tolerance)
-    report.compare(
-        "trainer", "loss of its own weights", [(recorded["loss"], stats.loss)], tolerance
-    )
+    losses = (recorded["loss"], stats.loss)
+    report.compare("trainer", "loss of its own weights", [losses], tolerance)

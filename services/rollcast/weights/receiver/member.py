@@ -284,6 +284,9 @@ class WeightMember:
                 case "publish":
                     # Counts immediately, although queued commands may come first.
                     self._announced = PolicyVersion.from_proto(message.publish.manifest.version)
+                    # A pull belongs to no group that a Join has announced.
+                    if self.weights.uses_store:
+                        self._reception.newest_epoch = message.publish.epoch
                     commands.put_nowait(message)
                 case "hand_over":
                     sequences = list(message.hand_over.sequences)
@@ -323,6 +326,8 @@ class WeightMember:
             message = await commands.get()
             if message.WhichOneof("kind") == "join":
                 answer = await self._reception.join(message.join)
+            elif self.weights.uses_store:
+                answer = await self._reception.pull(message.publish)
             else:
                 answer = await self._reception.receive(message.publish)
             if answer is not None:
@@ -342,6 +347,7 @@ class WeightMember:
             uncounted_seconds=time.monotonic() - self._uncounted_since,
             wire=WIRE_VERSION,
             router_replay=self.router_replay,
+            pulls=self.weights.uses_store,
             key=self.key,
         )
         return weights_pb2.FromGenerator(announce=announce)

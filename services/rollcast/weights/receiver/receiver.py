@@ -25,8 +25,10 @@ from functools import partial
 import torch
 from google.protobuf.message import DecodeError
 
+from rollcast.connections.object_files import ObjectFolder
 from rollcast.weights.plan.manifest import BucketSpec, Manifest, ManifestError, manifest_from_proto
 from rollcast.weights.plan.snapshot import Snapshot, memory_bytes
+from rollcast.weights.receiver.store_pull import PulledVersion, StorePull
 from rollcast.weights.receiver.weight_engine import (
     FAILED,
     JOINED,
@@ -68,6 +70,7 @@ class Receiver:
         device: torch.device,
         worker: int = 0,
         make_memory: Callable[[tuple[BucketSpec, ...]], Snapshot] | None = None,
+        store: ObjectFolder | None = None,
     ) -> None:
         """device: where groups receive. worker: index of this receiver in the generator.
 
@@ -83,6 +86,8 @@ class Receiver:
         self._lanes_pending = 0
         self._lanes_abandoned: list[GroupWorker] = []
         self._staged: Snapshot | None = None
+        self._store = None if store is None else StorePull(store, self._make_memory)
+        self._pulling: Future[PulledVersion] | None = None
 
     def join(self, join: bytes) -> None:
         """Start to enter the lanes of a `Join` message."""
@@ -119,6 +124,9 @@ class Receiver:
 
     def receive(self, publish: bytes) -> None:
         """Start to receive the version of a `Publish` message. Errors show up in `poll`."""
+        if self._store is not None:
+            self._begin_pull(self._store, publish)
+            return
         with self._lock:
             lanes = self._lanes
             epoch = self._state.epoch
@@ -144,8 +152,47 @@ class Receiver:
             received = lane.submit(partial(self._receive_lane, lanes, manifest, staging_future))
             received.add_done_callback(partial(self._lane_ended, lanes, success, started_at))
 
+    def _begin_pull(self, store: StorePull, publish: bytes) -> None:
+        epoch = 0
+        try:
+            message = weights_pb2.Publish.FromString(publish)
+            epoch = message.epoch
+            manifest = manifest_from_proto(message.manifest)
+            if not message.stored:
+                raise GroupError("the trainer sends versions over lanes, not through a store")
+        except (DecodeError, ManifestError, GroupError) as error:
+            self._state = ReceiveState(FAILED, epoch, reason=str(error))
+            return
+        with self._lock:
+            self._state = ReceiveState(RECEIVING, epoch)
+            self._pulling = pulling = store.begin(manifest, list(message.stored))
+        started_at = time.perf_counter()
+        pulling.add_done_callback(partial(self._pull_ended, epoch, started_at))
+
+    def _pull_ended(self, epoch: int, started_at: float, pulling: Future[PulledVersion]) -> None:
+        error = pulling.exception()
+        with self._lock:
+            # Abandoned, or followed by another one.
+            if pulling is not self._pulling:
+                return
+            if error is not None:
+                no_room = isinstance(error, NoRoomError)
+                self._state = ReceiveState(FAILED, epoch, reason=str(error), no_room=no_room)
+                return
+            pulled = pulling.result()
+            self._staged = pulled.staged
+            self._state = ReceiveState(
+                STAGED,
+                epoch,
+                seconds=time.perf_counter() - started_at,
+                path=pulled.staged.path,
+                num_bytes=pulled.num_bytes,
+            )
+
     def poll(self) -> ReceiveState:
         with self._lock:
+            if self._store is not None and self._state.status == RECEIVING:
+                return self._state._replace(num_bytes=self._store.num_bytes)
             return self._state
 
     def apply(self, load_weights: Callable[[Iterable[tuple[str, torch.Tensor]]], object]) -> None:
@@ -176,6 +223,9 @@ class Receiver:
             lanes = self._lanes
             self._lanes = []
             self._state = ReceiveState()
+            self._pulling = None
+        if self._store is not None:
+            self._store.cancel()
         for lane in lanes:
             lane.abandon()
         with self._lock:

@@ -92,28 +92,42 @@ class Reception:
         Raises OutOfMemory, EngineStuckError.
         """
         sizes = [bucket.num_bytes for bucket in publish.manifest.buckets]
-        pieces = num_pieces(sizes)
-        self._apply_seconds = apply_seconds(self._settings.acknowledge_timeout_seconds, sum(sizes))
-        timeout_seconds = (pieces + 1) * self._settings.bucket_timeout_seconds
-        state = await self._complete(
-            "receive", publish.SerializeToString(), publish.epoch, STAGED, timeout_seconds
-        )
+        timeout_seconds = (num_pieces(sizes) + 1) * self._settings.bucket_timeout_seconds
+        return await self._receive_and_apply(publish, timeout_seconds)
+
+    async def pull(self, publish: weights_pb2.Publish) -> weights_pb2.FromGenerator | None:
+        """Pull a version from the store and apply it; returns the answer.
+
+        Raises OutOfMemory, EngineStuckError.
+        """
+        version = PolicyVersion.from_proto(publish.manifest.version)
+        if self.version is not None and version <= self.version:
+            self.joined = True
+            return _acknowledgement(publish, ReceiveState(), 0.0)
+        return await self._receive_and_apply(publish, None)
+
+    async def _receive_and_apply(
+        self, publish: weights_pb2.Publish, timeout_seconds: float | None
+    ) -> weights_pb2.FromGenerator | None:
+        num_bytes = sum(bucket.num_bytes for bucket in publish.manifest.buckets)
+        self._apply_seconds = apply_seconds(self._settings.acknowledge_timeout_seconds, num_bytes)
+        # A pull may take long, since no other process waits for it, but it must go on.
+        timeout_seconds = timeout_seconds or self._apply_seconds
+        message = publish.SerializeToString()
+        state = await self._complete("receive", message, publish.epoch, STAGED, timeout_seconds)
         if state is None:
             return None
         if state.no_room:
             raise OutOfMemory(state.reason)
+        version = publish.manifest.version
         if state.status == FAILED:
-            return self._failure_message(state, publish.manifest.version)
+            return self._failure_message(state, version)
         self._exporter.observe(generator_metrics.WEIGHT_RECEIVE_SECONDS, state.seconds)
-        acknowledge = weights_pb2.Acknowledge(
-            version=publish.manifest.version,
-            epoch=publish.epoch,
-            receive_seconds=state.seconds,
-            pause_seconds=await self._apply_or_skip(
-                PolicyVersion.from_proto(publish.manifest.version)
-            ),
-        )
-        return weights_pb2.FromGenerator(acknowledge=acknowledge)
+        if state.num_bytes is not None:
+            self._exporter.add(generator_metrics.WEIGHT_PULLED_BYTES, state.num_bytes)
+        pause_seconds = await self._apply_or_skip(PolicyVersion.from_proto(version))
+        self.joined = True
+        return _acknowledgement(publish, state, pause_seconds)
 
     async def leave_groups(self) -> None:
         """Wait for the running apply, then leave all groups.
@@ -158,24 +172,32 @@ class Reception:
     ) -> ReceiveState | None:
         """Start a join or a reception, and poll until it is `target_status` or failed; None = a
         newer epoch was announced.
+
+        timeout_seconds: since the start, or since a pull last read something.
         """
         if epoch != self.newest_epoch:
             return None
         state = ReceiveState()
         started_at = time.monotonic()
         try:
-            async with asyncio.timeout(timeout_seconds):
+            async with asyncio.timeout(timeout_seconds) as deadline:
                 await self.call(verb, message)
                 while epoch == self.newest_epoch:
+                    num_bytes = state.num_bytes
                     state = await self.call("poll")
                     if state.status in (target_status, FAILED):
                         return state
+                    if state.num_bytes != num_bytes:
+                        deadline.reschedule(asyncio.get_running_loop().time() + timeout_seconds)
                     waited = time.monotonic() - started_at
                     # The interval is a share of the time waited so far, so that completion is
                     # noticed at most 5 % late; below 2 ms it would keep a core busy.
                     await asyncio.sleep(min(max(0.002, 0.05 * waited), MAX_POLL_SECONDS))
         except TimeoutError:
-            reason = f"the engine was {state.status} after {timeout_seconds} s, not {target_status}"
+            reason = (
+                f"the engine was {state.status}, not {target_status}, when its deadline of "
+                f"{timeout_seconds:g} s passed"
+            )
             return ReceiveState(FAILED, epoch, reason=reason)
         # A newer Join is queued: leave the dead groups now, so that it does not wait for their
         # deadlines.
@@ -202,7 +224,20 @@ class Reception:
     def _failure_message(
         self, state: ReceiveState, version: rollout_pb2.PolicyVersion | None = None
     ) -> weights_pb2.FromGenerator:
-        # The receiver is in no group until the next join, so nothing may be claimed.
-        self.joined = False
+        # The receiver is in no group until the next join, so nothing may be claimed. One that pulls
+        # goes on with the weights that it has, as the bound allows.
+        self.joined = self.joined and self._settings.uses_store
         failure = weights_pb2.Failed(epoch=state.epoch, version=version, reason=state.reason)
         return weights_pb2.FromGenerator(failed=failure)
+
+
+def _acknowledgement(
+    publish: weights_pb2.Publish, state: ReceiveState, pause_seconds: float
+) -> weights_pb2.FromGenerator:
+    acknowledge = weights_pb2.Acknowledge(
+        version=publish.manifest.version,
+        epoch=publish.epoch,
+        receive_seconds=state.seconds,
+        pause_seconds=pause_seconds,
+    )
+    return weights_pb2.FromGenerator(acknowledge=acknowledge)

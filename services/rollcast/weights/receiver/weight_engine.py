@@ -40,6 +40,9 @@ class ReceiveState(NamedTuple):
     """Whether it failed for lack of memory, so that another attempt would fail too."""
     path: str = ""
     """Where other processes find the staged version (staged only); empty = nowhere."""
+    num_bytes: int | None = None
+    """Staged: bytes that were pulled from the store for it. Receiving: grows while a pull reads.
+    None = no pull."""
 
 
 def merge_states(states: Sequence[ReceiveState]) -> ReceiveState:

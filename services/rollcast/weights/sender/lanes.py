@@ -6,8 +6,10 @@ carries its share.
       LaneOrder(epoch, slot, version)  -->        broadcasts what its slot holds
       LaneOrder(epoch)                 -->        leaves; a slot is written again only when the
                                                   group is over
+      LaneOrder(0, slot, version, kind)  -->      writes an object to the store (`rank_store`)
+                                       <--        its WrittenObject; empty = refused, it tries again
 
-There is no answer. A lane that does not open, breaks or sends the wrong version fails at the
+Lanes have no answer. A lane that does not open, breaks or sends the wrong version fails at the
 receivers, which report it. A rank that dies or has no memory to send from ends the trainer.
 """
 
@@ -24,6 +26,12 @@ import torch
 
 from rollcast.config.out_of_memory import OutOfMemory, out_of_memory
 from rollcast.telemetry.logging import get_logger
+from rollcast.weights.sender.rank_store import (
+    ObjectKind,
+    RankStore,
+    reply_key,
+    until_written,
+)
 from rollcast.weights.sender.staging import StagingSlots
 from rollcast.weights.transport.errors import NoRoomError
 from rollcast.weights.transport.group_worker import GroupWorker
@@ -34,14 +42,15 @@ from rollcast.wire.version import PolicyVersion
 
 @dataclass(frozen=True)
 class LaneOrder:
-    """Exactly one of: open a lane (`address`), send a version (`version`),
-    drop the lane (neither).
+    """Exactly one of: open a lane (`address`), send a version (`version`), write it to the store
+    (`version` and `kind`), drop the lane (none of them).
     """
 
     epoch: int
     address: GroupAddress | None = None
     slot: int = 0
     version: PolicyVersion | None = None
+    kind: ObjectKind | None = None
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self)).encode()
@@ -66,6 +75,8 @@ class Lanes:
     """Number of trainer ranks."""
     send_order: Callable[[bytes], None] = lambda order: None
     """Hands an order to every other rank, in sequence, without waiting."""
+    take_reply: Callable[[str], bytes | None] = lambda key: None
+    """Another rank's reply under this key; None = none so far."""
 
     def order(self, order: LaneOrder) -> None:
         """Send an order to every other rank; an `address` is that of lane 0."""
@@ -80,9 +91,18 @@ class LaneSender:
     """Another rank's end: carries out `orders` on its own thread until they end."""
 
     def __init__(
-        self, rank: int, slots: StagingSlots, device: torch.device, orders: Iterator[bytes]
+        self,
+        rank: int,
+        slots: StagingSlots,
+        device: torch.device,
+        orders: Iterator[bytes],
+        store: RankStore | None = None,
+        reply: Callable[[str, bytes], None] = lambda key, body: None,
     ) -> None:
         self._rank = rank
+        self._store = store
+        self._reply = reply
+        self._stopping = threading.Event()
         self._slots = slots
         self._device = device
         self._orders = orders
@@ -98,6 +118,7 @@ class LaneSender:
 
     def stop(self, seconds: float) -> None:
         """Wait for the end of the orders, then leave the groups."""
+        self._stopping.set()
         self._thread.join(seconds)
         for worker in list(self._workers.values()):
             worker.abandon()
@@ -115,6 +136,13 @@ class LaneSender:
             worker = GroupWorker(replace(order.address, lane=self._rank), self._device)
             self._workers[order.epoch] = worker
             worker.opened.add_done_callback(partial(self._note, order.epoch))
+        elif order.kind is not None and order.version is not None:
+            assert self._store is not None
+            write = partial(self._store.write, order.kind, order.slot, order.version)
+            reply = partial(self._reply, reply_key(order.version, order.kind, self._rank))
+            written = until_written(write, self._stopping.is_set, partial(reply, b""))
+            if written is not None:
+                reply(written.encode())
         elif order.version is not None:
             # A worker's jobs run in order, so the version waits until the group is open.
             job = partial(send_slot, self._slots, order.slot, order.version)

@@ -27,7 +27,7 @@ them instead.
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
@@ -47,16 +47,27 @@ from rollcast.weights.plan.manifest import (
 from rollcast.weights.sender.epoch import Epoch
 from rollcast.weights.sender.lanes import ONE_LANE, Lanes
 from rollcast.weights.sender.membership import Membership, Removals
-from rollcast.weights.sender.roster import Member, Outgoing, Roster, Seat, SeatAnswer
+from rollcast.weights.sender.rank_store import RankStore
+from rollcast.weights.sender.roster import (
+    Member,
+    Outgoing,
+    Roster,
+    Seat,
+    SeatAnswer,
+    welcome_message,
+)
 from rollcast.weights.sender.rounds import FAULT_CHECK_SECONDS, EpochRounds
 from rollcast.weights.sender.sharing import Sharing
 from rollcast.weights.sender.staging import Staging, StagingSlots
+from rollcast.weights.sender.store_rounds import StoreRounds
+from rollcast.weights.sender.store_writer import StoreWriter
 from rollcast.weights.sender.sync_server import WeightSyncService
 from rollcast.weights.sender.wake import Wake
+from rollcast.weights.transport.choice import choose_transport
 from rollcast.weights.transport.lane_transfer import pieces_at_once
-from rollcast.weights.transport.process_group import RendezvousStore, backend_for, why_not_nccl
+from rollcast.weights.transport.process_group import RendezvousStore
 from rollcast.wire import weights_pb2
-from rollcast.wire.version import WIRE_VERSION, PolicyVersion
+from rollcast.wire.version import PolicyVersion
 from rollcast.wire.weights_pb2_grpc import add_WeightSyncServicer_to_server
 
 log = get_logger()
@@ -88,12 +99,12 @@ class Publisher:
     """Whether a generator uses `device` too."""
     secret_place: str | None = None
     """The place of the secret, as for `start_server`."""
+    rank_store: RankStore | None = None
+    """What this rank writes to the store; None = versions go through process groups."""
 
     def __post_init__(self) -> None:
         """Raises UserError: weights.transport cannot work here."""
-        shares_gpu = self.shares_gpu
-        self._backend = backend_for(self.device, self.weights.transport, shares_gpu=shares_gpu)
-        self._no_nccl = why_not_nccl(self.device, shares_gpu=shares_gpu)
+        self._choice = choose_transport(self.device, self.weights, shares_gpu=self.shares_gpu)
         self._buckets = plan_buckets(self.specs, self.weights.bucket_bytes)
 
         self._staging = Staging()
@@ -101,7 +112,11 @@ class Publisher:
         self._changed = self._wake.changed  # guards everything below
         self._sharing = Sharing(self._changed)
         self._roster = Roster(
-            self.incarnation, self.lm_head, self.history, router_replay=self.router_replay
+            self.incarnation,
+            self.lm_head,
+            self.history,
+            router_replay=self.router_replay,
+            uses_store=self.rank_store is not None,
         )
         self._removals = Removals(self.on_removed)
         self._membership = Membership(self._roster, self._removals, self.weights, self.exporter)
@@ -112,7 +127,7 @@ class Publisher:
             make_epoch=partial(
                 Epoch,
                 device=self.device,
-                backend=self._backend,
+                backend="gloo" if self._choice.transport == "store" else self._choice.transport,
                 host=self.rpc.host,
                 settings=self.weights,
                 lanes=self.lanes,
@@ -125,11 +140,27 @@ class Publisher:
             exporter=self.exporter,
             wake=self._wake,
         )
+        self._store = None if self.rank_store is None else self._make_store(self.rank_store)
+
+    def _make_store(self, rank_store: RankStore) -> StoreRounds:
+        parts = (rank_store, self._staging, self.lanes, self._wake, self.exporter)
+        writer = StoreWriter(self.weights.store, *parts, total_bytes(self._buckets))
+        return StoreRounds(
+            self._membership,
+            writer,
+            self._buckets,
+            self.lm_head,
+            self.exporter,
+            self.weights.acknowledge_timeout_seconds,
+        )
 
     def start(self) -> int:
         """Start to serve; returns the gRPC port. Raises UserError if it is taken."""
         self._roster.sightings.open(time.monotonic())
-        self._store = RendezvousStore(self.rpc.bind)
+        if self._store is None:
+            self._rendezvous = RendezvousStore(self.rpc.bind)
+        else:
+            self._store.writer.start()
         register = partial(
             add_WeightSyncServicer_to_server, WeightSyncService(self, self._roster.sightings)
         )
@@ -143,8 +174,8 @@ class Publisher:
             "weight sync listens",
             port=port,
             megabytes=round(total_bytes(self._buckets) / 1e6, 1),
-            transport=self._backend,
-            no_nccl=self._no_nccl or None,
+            transport=self._choice.transport,
+            because=self._choice.reason,
         )
         return port
 
@@ -155,6 +186,8 @@ class Publisher:
             self._wake.notify()
         self._server.stop(grace=0).wait(timeout_seconds)
         self._thread.join(timeout_seconds)
+        if self._store is not None:
+            self._store.writer.stop(timeout_seconds)
         self._removals.stop(timeout_seconds)
         self._drop_epoch()
         self.slots.wait_for_readers(timeout_seconds)
@@ -205,8 +238,11 @@ class Publisher:
     def kept_away(self, step: int, timeout_seconds: float) -> AbstractContextManager[None]:
         """Nothing is sent in this context.
 
-        Waits until `step` was acknowledged and no generator is due to join.
+        Waits until `step` was acknowledged and no generator is due to join. What generators pull
+        from a store does not pass through this process's groups, and is not waited for.
         """
+        if self._store is not None:
+            return nullcontext()
         return self._sharing.pause(
             lambda: not self._all_have(step) or bool(self._due_joiners()), timeout_seconds
         )
@@ -223,9 +259,7 @@ class Publisher:
         with self._changed:
             if isinstance(seat := self._roster.admit(announce, outgoing, time.monotonic()), Seat):
                 seat.send(
-                    weights_pb2.FromTrainer(
-                        welcome=_welcome_message(self.incarnation, self.history)
-                    )
+                    weights_pb2.FromTrainer(welcome=welcome_message(self.incarnation, self.history))
                 )
                 log.info(
                     "a generator announced itself", generator=seat.name, holds=str(seat.version)
@@ -250,6 +284,8 @@ class Publisher:
                     return
                 case "joined":
                     seat.respond(message.joined.epoch, SeatAnswer(good=True))
+                case "acknowledge" | "failed" if self._store is not None:
+                    self._store.note_answer(seat, message)
                 case "acknowledge":
                     version = PolicyVersion.from_proto(message.acknowledge.version)
                     # An older version does not count: the generator gets the current one anyway.
@@ -289,6 +325,11 @@ class Publisher:
 
     def _turn(self) -> bool:
         """Do everything that is due; False = nothing was due."""
+        if self._store is not None:
+            with self._changed:
+                self._rounds.look_for_faults()
+                has_leavers = self._membership.confirm_leavers()
+                return self._store.turn() or has_leavers
         version = self._staging.take()
         if version is not None:
             self._current = Manifest(version, self._buckets, self.lm_head)
@@ -309,7 +350,7 @@ class Publisher:
             # epoch.
             is_any_behind = any(seat.version != self._current.version for seat in joined)
             if joined and self._epoch is None:
-                self._epoch = next(iter(self._rounds.open([joined], self._store)), None)
+                self._epoch = next(iter(self._rounds.open([joined], self._rendezvous)), None)
             if is_any_behind and self._epoch is not None:
                 self._rounds.send([self._epoch], self._current, "publish")
                 if self._epoch.failed:
@@ -342,7 +383,7 @@ class Publisher:
             if first and self._sharing.is_held:
                 break
             still_joining = self._roster.still_joining(late_joiners[first : first + at_once])
-            groups = self._rounds.open([[seat] for seat in still_joining], self._store)
+            groups = self._rounds.open([[seat] for seat in still_joining], self._rendezvous)
             self._rounds.send(groups, current, "catch_up")
             for epoch in groups:
                 epoch.drop(self.slots)
@@ -357,14 +398,3 @@ class Publisher:
         if self._epoch is not None:
             self._epoch.drop(self.slots)
             self._epoch = None
-
-
-def _welcome_message(incarnation: int, history: Sequence[tuple[int, int]]) -> weights_pb2.Welcome:
-    return weights_pb2.Welcome(
-        incarnation=incarnation,
-        wire=WIRE_VERSION,
-        history=[
-            weights_pb2.SurvivingIncarnation(incarnation=i, last_step=last_step)
-            for i, last_step in history
-        ],
-    )

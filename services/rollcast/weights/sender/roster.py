@@ -169,13 +169,16 @@ class Roster:
         history: Sequence[tuple[int, int]] = (),
         *,
         router_replay: bool = False,
+        uses_store: bool = False,
     ) -> None:
         self._incarnation = incarnation
         self._history = [Surviving(*entry) for entry in history]
         self._lm_head = lm_head
         self._router_replay = router_replay
+        self._uses_store = uses_store
         self._seats: dict[str, Seat] = {}
         self._fenced: dict[str, str] = {}
+        self._fenced_keys: set[bytes] = set()
         self.sightings = Sightings()
 
     def __iter__(self) -> Iterator[Seat]:
@@ -233,6 +236,9 @@ class Roster:
         is_held = announce.HasField("version") and survives(
             announced, self._incarnation, self._history
         )
+        # A process that was fenced has aborted its rollouts, and claims nothing before it has
+        # acknowledged: its version delays no other generator.
+        is_held = is_held and not (announce.key and announce.key in self._fenced_keys)
         claimed_since = now_seconds - announce.uncounted_seconds
         allocated_since = max(claimed_since, self.sightings.claim(announce.key, now_seconds))
         if old is None and allocated_since - claimed_since > LAPSE_SECONDS:
@@ -293,6 +299,12 @@ class Roster:
                 f"recipe.router_replay = {str(announce.router_replay).lower()} at the generator, "
                 f"{str(self._router_replay).lower()} at the trainer; give both the same run file"
             )
+        if announce.pulls != self._uses_store:
+            ways = {True: "from a store", False: "over process groups"}
+            return SeatRefusal(
+                f"weights.transport: the generator takes versions {ways[announce.pulls]}, the "
+                f"trainer publishes them {ways[self._uses_store]}; give both the same run file"
+            )
         return None
 
     def blame(self, seats: Sequence[Seat]) -> None:
@@ -321,6 +333,7 @@ class Roster:
         with the reason.
         """
         self._fenced[seat.name] = reason
+        self._fenced_keys.add(seat.key)
         self._drop(seat, reason)
 
     def _drop(self, seat: Seat, reason: str) -> None:
@@ -333,3 +346,14 @@ class Roster:
 
 def leave_message(reason: str) -> weights_pb2.FromTrainer:
     return weights_pb2.FromTrainer(leave=weights_pb2.Leave(reason=reason))
+
+
+def welcome_message(incarnation: int, history: Sequence[tuple[int, int]]) -> weights_pb2.Welcome:
+    return weights_pb2.Welcome(
+        incarnation=incarnation,
+        wire=WIRE_VERSION,
+        history=[
+            weights_pb2.SurvivingIncarnation(incarnation=i, last_step=last_step)
+            for i, last_step in history
+        ],
+    )

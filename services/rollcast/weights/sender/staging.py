@@ -40,7 +40,7 @@ class StagingSlots:
     def __init__(self, shard: Sequence[BucketSpec]) -> None:
         """`shard`: this rank's rows of every bucket."""
         self._lock = threading.Lock()
-        self._shard = shard
+        self.shard = shard
         self._snapshots = [self._make_snapshot(), self._make_snapshot()]
         self._readers: dict[
             GroupWorker, set[int]
@@ -110,7 +110,7 @@ class StagingSlots:
         ]
 
     def _make_snapshot(self) -> Snapshot:
-        snapshot = Snapshot.on(CPU, self._shard)
+        snapshot = Snapshot.on(CPU, self.shard)
         lock_pages(snapshot)
         return snapshot
 

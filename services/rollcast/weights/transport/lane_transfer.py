@@ -187,7 +187,7 @@ def _targets(snapshot: Snapshot, lane: int, num_lanes: int) -> Iterator[list[tor
     for bucket, buffer in zip(snapshot.specs, snapshot.buffers, strict=True):
         segments = shard_segments(bucket, lane, num_lanes)
         for start, end in _pieces(sum(length for _, length in segments), num_lanes):
-            yield [buffer[byte_range] for byte_range in _stretches(segments, start, end)]
+            yield [buffer[byte_range] for byte_range in stretches(segments, start, end)]
 
 
 def _pieces(num_bytes: int, num_lanes: int) -> Iterator[tuple[int, int]]:
@@ -196,7 +196,7 @@ def _pieces(num_bytes: int, num_lanes: int) -> Iterator[tuple[int, int]]:
         yield start, min(start + size, num_bytes)
 
 
-def _stretches(segments: list[tuple[int, int]], start: int, end: int) -> Iterator[slice]:
+def stretches(segments: list[tuple[int, int]], start: int, end: int) -> Iterator[slice]:
     """The places in the whole bucket of the packed bytes [start, end)."""
     packed = 0
     for offset, length in segments:

@@ -92,7 +92,7 @@ class GroupAddress:
 
 def backend_for(
     device: torch.device,
-    transport: Literal["auto", "nccl", "gloo"] = "auto",
+    transport: Literal["auto", "nccl", "gloo", "store"] = "auto",
     *,
     shares_gpu: bool = False,
 ) -> Backend:

@@ -11,6 +11,7 @@
 | recurrent: GatedDeltaNet | vLLM's CPU kernel takes float32 and convolution weights that are not packed |
 | recurrent: Mamba 2 | vLLM's CPU kernel of Mamba 2 returns the states inside a prompt |
 | recurrent: random numbers | torch can set a CPU generator back by an offset |
+| drafts | vLLM's CPU kernel repeats temperature, top-k and top-p of a request in their own dtype and in place |
 | latent_attention | vLLM's CPU kernels of latent attention take float32 and heads that have a dimension |
 | text_only | the lists of packages for CPUs have a torchvision that fits their torch, or vLLM imports image processors late |
 """  # noqa: E501

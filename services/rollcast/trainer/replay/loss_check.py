@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from rollcast.config.errors import UserError
 from rollcast.config.recipe import Recipe
 from rollcast.recipe.learning_rate import learning_rate, scaled_to_batch
 from rollcast.recipe.losses.make import make_loss
@@ -33,44 +34,39 @@ COMPARED = (
 """Figures of a step besides its loss."""
 
 
-def make_objective(recipe: Recipe) -> Objective:
+def figures_of_record(
+    batch: RecordedBatch, recipe: Recipe, micro_batches: Sequence[MicroBatch]
+) -> dict[str, Any] | None:
+    """Loss and figures under a recipe, of micro-batches whose tokens have recorded log-probs; None
+    if some have not. Raises UserError if a function of the user's own cannot be called.
+    """
+    batch.check_trust(recipe, "recipe.loss")
     kl = recipe.kl
-    return Objective(
+    objective = Objective(
         make_loss(recipe.loss),
         recipe.corrections,
         recipe.entropy_bonus,
         kl_coefficient=0.0 if kl is None else kl.coefficient,
         kl_estimator="k3" if kl is None else kl.estimator,
     )
-
-
-def figures_of_record(
-    batch: RecordedBatch, recipe: Recipe, micro_batches: Sequence[MicroBatch]
-) -> dict[str, Any] | None:
-    """Loss and figures under a recipe, of micro-batches whose tokens have recorded log-probs; None
-    if some have not.
-    """
-    objective = make_objective(recipe)
     measured = []
     for micro_batch in micro_batches:
         names = ("logprobs", "entropy", "trained_advantages", "reference_logprobs")
-        recorded = {name: batch.values(name, micro_batch) for name in names}
+        recorded = {name: batch.loss_token_values(name, micro_batch) for name in names}
         if recorded["logprobs"] is None or recorded["entropy"] is None:
             return None
-        if recipe.kl is not None and recorded["reference_logprobs"] is None:
+        reference = recorded["reference_logprobs"] if kl is not None else None
+        if kl is not None and reference is None:
             return None
         padded = pad_micro_batch(micro_batch, torch.device("cpu"))
         advantages = padded.advantages
         if (trained := recorded["trained_advantages"]) is not None and recipe.distillation:
             advantages = torch.from_numpy(trained)
-        reference = recorded["reference_logprobs"]
         values = TokenValues(
             torch.from_numpy(recorded["logprobs"].astype(np.float32)),
             torch.from_numpy(recorded["entropy"].astype(np.float32)),
             advantages,
-            None
-            if reference is None or recipe.kl is None
-            else torch.from_numpy(reference.astype(np.float32)),
+            None if reference is None else torch.from_numpy(reference.astype(np.float32)),
         )
         num_tokens = sum(sequence.num_tokens for sequence in micro_batch)
         with torch.no_grad():
@@ -81,7 +77,7 @@ def figures_of_record(
         Sums(*sums.tolist()),
         largest_gap,
         denominator(sequence for micro_batch in micro_batches for sequence in micro_batch),
-        has_reference=recipe.kl is not None,
+        has_reference=kl is not None,
         reports_clipped=objective.reports_clipped,
     )
 
@@ -93,7 +89,11 @@ def check_losses(batch: RecordedBatch, report: ReplayReport) -> None:
     if not recorded:
         report.not_checked("trainer", "loss", "the update did not finish")
         return
-    figures = figures_of_record(batch, recipe, batch.micro_batches)
+    try:
+        figures = figures_of_record(batch, recipe, batch.micro_batches)
+    except UserError as error:
+        report.not_checked("trainer", "loss", str(error))
+        return
     if figures is None:
         report.not_checked("trainer", "loss", "the record has no log-probs of the trainer")
         return
