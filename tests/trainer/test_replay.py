@@ -14,6 +14,7 @@ import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -365,6 +366,9 @@ def test_code_that_a_record_from_elsewhere_names_runs_if_it_is_trusted(
     report = replay(bundle, ranks)
     with pytest.raises(UserError, match=r"recipe\.loss .*own\.py:loss: .* give --trust"):
         replay(bundle, ranks, settings=["recipe.advantage=null"])
+    digest = sha256(code.read_bytes()).hexdigest()
+    with pytest.raises(UserError, match=r"recipe\.advantage .*:advantage: .* give --trust"):
+        replay(bundle, ranks, settings=[f"recipe.advantage.digest={digest}"])
     assert not calls.exists(), "nothing was called"
     assert report.disagreeing == ()
     reasons = {item.check: item.reason for item in report.comparisons if item.state != "agrees"}

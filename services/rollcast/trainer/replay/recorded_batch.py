@@ -68,10 +68,17 @@ class RecordedBatch:
         """Raises UserError if one of a recipe's settings is a function that the record names, and
         the record is not trusted.
         """
+        if self.is_trusted:
+            return
         recorded = self.config.recipe.custom_functions
         for setting in settings:
             function = recipe.custom_functions.get(setting)
-            if function is not None and function == recorded.get(setting) and not self.is_trusted:
+            # By name: with another digest it is still the function that the record names.
+            if (
+                function is not None
+                and setting in recorded
+                and function.function == recorded[setting].function
+            ):
                 raise UserError(f"{setting} {function.function}: {NOT_TRUSTED}")
 
     @property
