@@ -321,6 +321,7 @@ def test_values_files_hold_what_is_the_runs_own_and_nothing_that_the_chart_sets(
     settings |= {
         "rpc": {"port": 7431, "token": SECRET},
         "redis": {"host": "redis", "password": SECRET},
+        "record": {"every_steps": 5, "on": ["gap"]},
     }
     file = tmp_path / "run.yaml"
     file.write_text(yaml.safe_dump(settings))

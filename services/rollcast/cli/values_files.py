@@ -20,6 +20,7 @@ OF_THE_RUN = (
     "recipe",
     "budget",
     "stop_when",
+    "record",
     "generator",
     "trainer",
     "weights",
