@@ -55,6 +55,8 @@ class SweptRelease:
         self.failure: str | None = None
         self.reports = True
         """Whether its forecaster knows what it has spent."""
+        self.is_forgotten = False
+        """Whether its forecaster knows nothing of it while its trainer is away."""
 
     @property
     def is_ready(self) -> bool:
@@ -165,7 +167,8 @@ class SweepCluster:
         points = release.points(devices)
         if question == "status":
             spent = release.seconds * devices / 3600.0 if release.reports else None
-            return 200, {"run": run, "step": points[-1]["step"], "spent_device_hours": spent}
+            step = points[-1]["step"] if release.is_ready or not release.is_forgotten else None
+            return 200, {"run": run, "step": step, "spent_device_hours": spent}
         return (200, {"run": run, "points": points}) if len(points) > 1 else (404, {})
 
     def call(self, method: str, path: str, body: Any) -> tuple[int, Object]:

@@ -26,7 +26,7 @@ from rollcast.local.sweep.cluster_runs import ClusterRuns
 from rollcast.local.sweep.ledger import SweepLedger
 from rollcast.local.sweep.loop import SweepLoop
 from rollcast.runfolder.sweep_records import SliceEnding
-from tests.chart import custom_resources
+from tests.chart import custom_resources, sweep_cluster
 from tests.chart.kubernetes_schemas import NEWEST, check
 from tests.chart.rendering import CPU, Object, helm_errors, merged, of_kind, one, render
 from tests.chart.sweep_cluster import SweepCluster, SweptRelease
@@ -317,6 +317,31 @@ def test_a_slice_of_a_killed_sweep_counts_what_the_run_itself_has_counted(writte
         assert runs.lost_device_hours(item, 0.0, 0.0) == 0.0
         cluster.releases[full_name(item.config.run)].seconds = 3_600.0
         assert runs.lost_device_hours(item, 0.0, 0.5) == pytest.approx(1.5)
+
+
+def test_a_step_of_an_earlier_slice_is_no_step_of_this_one(
+    written: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the start would seem to take no time, and slices would be shorter than ten pauses."""
+    monkeypatch.setattr(sweep_cluster, "EVALUATION_SECONDS", 60.0)
+    swept = ClusterSweep(written)
+    item = swept.sweep.planned[0]
+    release = swept.cluster.releases[full_name(item.config.run)]
+    release.seconds = 90.0
+    release.is_forgotten = True
+    looks: list[bool] = []
+
+    def is_over(has_stepped: bool) -> bool:
+        looks.append(has_stepped)
+        if len(looks) == 10:
+            release.seconds += 60.0
+        return has_stepped
+
+    with swept.cluster as cluster, ClusterApi(cluster.url, swept.folder) as api:
+        names = {item.config.run: full_name(item.config.run)}
+        ClusterRuns(api, names, poll_seconds=0.02).run_slice(item, is_over)
+    assert looks[:10] == [False] * 10
+    assert looks[-1]
 
 
 def test_a_token_that_forecasters_refuse_ends_the_sweep_in_a_sentence(written: Path) -> None:

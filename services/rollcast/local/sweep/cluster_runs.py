@@ -110,7 +110,11 @@ class ClusterRuns:
         try:
             self._set_suspended(release, suspended=False)
             while not is_over(has_stepped):
-                has_stepped = has_stepped or self._step(run) > first_step
+                step = self._step(run)
+                # A forecaster that was started anew knows the step only when the trainer is back.
+                first_step = step if first_step is None else first_step
+                if step is not None and first_step is not None:
+                    has_stepped = has_stepped or step > first_step
                 trainer = self._trainer(release)
                 if error := _failure(trainer):
                     break
@@ -201,9 +205,10 @@ class ClusterRuns:
         scale = self._patiently(lambda: self._api.get(release.generator))
         return trainers + int(scale.get("status", {}).get("replicas") or 0)
 
-    def _step(self, run: str) -> float:
-        answer = self._ask(run, "status") or {}
-        return float(answer.get("step") or 0.0)
+    def _step(self, run: str) -> float | None:
+        """The trainer's last step; None = the forecaster does not know it."""
+        step: float | None = (self._ask(run, "status") or {}).get("step")
+        return step
 
     def _ask(self, run: str, question: str) -> dict[str, Any] | None:
         url = f"{self._release(run).forecaster}/api/runs/{run}/{question}"
