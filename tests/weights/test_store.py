@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import signal
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,8 +15,17 @@ from typing import Any
 import pytest
 
 from rollcast.config.errors import UserError
+from rollcast.connections.object_files import ObjectFolder
 from rollcast.local.ports import free_port
-from testkit.weights.trainer_end import SPECS, WEIGHTS, Process, Trainer, wait_until
+from rollcast.weights.plan.manifest import TensorSpec
+from testkit.weights.trainer_end import (
+    PATIENCE_SECONDS,
+    SPECS,
+    WEIGHTS,
+    Process,
+    Trainer,
+    wait_until,
+)
 from tests.weights import trainer_process
 from tests.weights.uneven import UNEVEN
 
@@ -230,6 +241,26 @@ def test_a_read_that_never_ends_holds_nobody_up(
     assert trainer.removed == [("stuck", "failed")]
 
 
+def test_a_slow_pull_after_failed_ones_is_not_cut_off(
+    start_trainer: Callable[..., Trainer],
+    start_generator: Callable[..., Process],
+    store: dict[str, Any],
+) -> None:
+    """The object is at fault, not the generator, which takes longer than it may fail."""
+    trainer = start_trainer(acknowledge_timeout_seconds=2.0, **store)
+    expected = trainer.publish(0)
+    settings = {"weights": WEIGHTS | store}
+    start_generator("other", trainer.rpc, **settings).wait("applied", version="1.0")
+    (spoiled,) = objects(store)
+    data = bytearray(spoiled.read_bytes())
+    data[len(data) // 2] ^= 1
+    spoiled.write_bytes(data)
+    slow = start_generator("slow", trainer.rpc, slow_read_seconds=1.5, **settings)
+    assert slow.wait("applied", version="1.0")["digest"] == expected
+    trainer.wait_members("other", "slow")
+    assert trainer.removed == []
+
+
 def test_a_store_that_is_away_for_all_fences_nobody(
     start_trainer: Callable[..., Trainer],
     start_generator: Callable[..., Process],
@@ -251,6 +282,23 @@ def test_a_store_that_is_away_for_all_fences_nobody(
     for generator in generators:
         assert generator.wait("applied", version="1.1")["digest"] == expected
     assert trainer.removed == []
+
+
+def test_a_store_that_removes_nothing_holds_no_end_up(
+    start_trainer: Callable[..., Trainer], store: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = start_trainer(**store)
+    trainer.publish(0)
+    wait_stored(store, "1.0")
+    has_answered = threading.Event()
+    monkeypatch.setattr(ObjectFolder, "remove", lambda *name: has_answered.wait())
+    stopping = threading.Thread(target=trainer.publisher.stop, args=[0.5], daemon=True)
+    stopping.start()
+    try:
+        stopping.join(PATIENCE_SECONDS)
+        assert not stopping.is_alive()
+    finally:
+        has_answered.set()
 
 
 def test_the_store_keeps_within_its_size_whatever_a_generator_still_needs(
@@ -281,9 +329,16 @@ def test_the_store_keeps_within_its_size_whatever_a_generator_still_needs(
 def test_a_store_that_cannot_hold_three_versions_is_refused(
     start_trainer: Callable[..., Trainer], store: dict[str, Any]
 ) -> None:
+    # Three versions are 0.0020943 GiB, which three digits round down.
+    specs = [TensorSpec("weight", "float32", (768, 244))]
     store["store"]["max_gib"] = 1e-3
-    with pytest.raises(UserError, match=r"^weights\.store\.max_gib = 0\.001: a version of this mo"):
-        start_trainer(**store)
+    with pytest.raises(
+        UserError, match=r"^weights\.store\.max_gib = 0\.001: a version of this mo"
+    ) as refusal:
+        start_trainer(specs, **store)
+    advised = re.findall(r"set it to ([\d.]+) or more", str(refusal.value))
+    store["store"]["max_gib"] = float(advised[0])
+    start_trainer(specs, **store)
 
 
 def test_ends_with_different_transports_refuse_each_other(

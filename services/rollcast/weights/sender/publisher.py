@@ -41,6 +41,7 @@ from rollcast.telemetry.logging import get_logger
 from rollcast.weights.plan.manifest import (
     Manifest,
     TensorSpec,
+    apply_seconds,
     plan_buckets,
     total_bytes,
 )
@@ -144,15 +145,11 @@ class Publisher:
 
     def _make_store(self, rank_store: RankStore) -> StoreRounds:
         parts = (rank_store, self._staging, self.lanes, self._wake, self.exporter)
-        writer = StoreWriter(self.weights.store, *parts, total_bytes(self._buckets))
-        return StoreRounds(
-            self._membership,
-            writer,
-            self._buckets,
-            self.lm_head,
-            self.exporter,
-            self.weights.acknowledge_timeout_seconds,
-        )
+        version_bytes = total_bytes(self._buckets)
+        writer = StoreWriter(self.weights.store, *parts, version_bytes)
+        fail_seconds = apply_seconds(self.weights.acknowledge_timeout_seconds, version_bytes)
+        content = (self._buckets, self.lm_head)
+        return StoreRounds(self._membership, writer, *content, self.exporter, fail_seconds)
 
     def start(self) -> int:
         """Start to serve; returns the gRPC port. Raises UserError if it is taken."""

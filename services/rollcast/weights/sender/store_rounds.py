@@ -144,7 +144,9 @@ class StoreRounds:
             if pull.alone_since is None and self.writer.written_at > pull.failing_since:
                 self._pulls[seat] = replace(pull, alone_since=now_seconds)
             alone_since = now_seconds if pull.alone_since is None else pull.alone_since
-            if now_seconds - alone_since > self.fail_seconds:
+            # A pull that goes on may succeed, however slow it is; the generator ends one that reads
+            # nothing.
+            if pull.number == 0 and now_seconds - alone_since > self.fail_seconds:
                 self.membership.fence(seat, "failed")
 
     def _is_due(self, seat: Seat, newest: PolicyVersion) -> bool:

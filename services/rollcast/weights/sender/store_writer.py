@@ -9,6 +9,7 @@ changes then span several steps. The learner never waits for this thread, nor th
 generator.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -60,7 +61,7 @@ class StoreWriter:
             raise UserError(
                 f"weights.store.max_gib = {self.settings.max_gib:g}: a version of this model has "
                 f"{self.version_bytes / 2**30:.3g} GiB, and three of them must fit; set it to "
-                f"{needed_gib:.3g} or more"
+                f"{math.ceil(1000 * needed_gib) / 1000} or more"
             )
         self.entries: list[StoredVersion] = []
         """All versions in the store, in the order of writing."""
@@ -76,13 +77,11 @@ class StoreWriter:
         self._thread.start()
 
     def stop(self, timeout_seconds: float) -> None:
-        """After `wake.is_stopping` was set: removes all objects, if it can in time.
+        """After `wake.is_stopping` was set: all objects are removed, as far as there is time.
 
-        The next trainer begins with a whole version.
+        The next trainer begins with a whole version, and removes what is left.
         """
         self._thread.join(timeout_seconds)
-        if not self._thread.is_alive():
-            self._remove(self.entries)
 
     @property
     def newest(self) -> PolicyVersion | None:
@@ -102,6 +101,8 @@ class StoreWriter:
                 self.exporter.add(wire_metrics.WEIGHT_FAILURES, reason="store")
                 self._next_is_whole = True
                 time.sleep(1.0)
+        # On this thread: for each object a storage that does not answer takes half a minute.
+        self._remove(self.entries)
 
     def _is_stopping(self) -> bool:
         return self.wake.is_stopping
