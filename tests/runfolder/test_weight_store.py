@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, ClassVar
 
+import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from rollcast.config.errors import UserError
 from rollcast.connections.object_files import ObjectFolder
@@ -43,6 +46,37 @@ def test_a_wrong_location_is_named(tmp_path: Path, location: str, reason: str) -
         UserError, match=rf"^weights\.store\.location = .*: cannot be used \(({reason})\); give a f"
     ):
         open_at(tmp_path, location)
+
+
+class LimitedMemory(MemoryFileSystem):
+    """Storage whose credentials lack the right to `denied`."""
+
+    protocol = "limited"
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = [""]
+    denied = ""
+
+    def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
+        if self.denied == "ls":
+            raise PermissionError("Access Denied")
+        return super().ls(path, detail, **options)
+
+    def rm_file(self, path: str) -> None:
+        if self.denied == "rm_file":
+            raise PermissionError("Access Denied")
+        self._rm(path)
+
+
+@pytest.mark.parametrize("denied", ["ls", "rm_file"])
+def test_a_missing_right_is_known_before_a_version_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, denied: str
+) -> None:
+    fsspec.register_implementation("limited", LimitedMemory, clobber=True)
+    monkeypatch.setattr(LimitedMemory, "denied", denied)
+    with pytest.raises(UserError, match=r"\(Access Denied\); .* write, list and remove objects"):
+        open_at(tmp_path, "limited://bucket/weights")
+    monkeypatch.setattr(LimitedMemory, "denied", "")
+    assert open_at(tmp_path, "limited://bucket/weights").names() == []
 
 
 def test_a_full_disk_is_no_mistake(tmp_path: Path) -> None:

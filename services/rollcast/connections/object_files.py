@@ -81,17 +81,21 @@ class ObjectFolder:
                 raise
 
     def probe(self, name: str) -> None:
-        """Write an object and remove it. Raises OSError unless it may pass by itself, and
-        NotImplementedError if the protocol cannot write.
+        """Write an object, list all names and remove it. Raises OSError unless it may pass by
+        itself, and NotImplementedError if the protocol cannot write.
         """
         try:
             with self.create(name) as file:
                 file.write(b"0")
+            # Each is a right of its own. Without the last one the storage would only grow.
+            self.names()
+            # Another process may have removed it.
+            with as_os_error(), suppress(FileNotFoundError):
+                self._fs.rm_file(self._path(name))
         except (FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError):
             raise
         except OSError:
-            return
-        self.remove(name)
+            self.remove(name)
 
     def read(self, name: str, start: int, end: int) -> bytes:
         """Bytes [start, end) of an object, which are all there."""

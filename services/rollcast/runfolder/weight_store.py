@@ -11,9 +11,9 @@ def open_weight_store(
     run_folder: Path, location: str | None, *, probe: str | None = None
 ) -> ObjectFolder:
     """The objects of one run. `location`: weights.store.location. `probe`: name of an object that
-    must be writable there.
+    is written, listed and removed there.
 
-    Raises UserError: the protocol is unknown, its library is missing, or nothing may be written. A
+    Raises UserError: the protocol is unknown, its library is missing, or a right is. A
     storage that does not answer raises nothing, since it may come back.
     """
     place = weight_store_place(run_folder, location)
@@ -25,7 +25,7 @@ def open_weight_store(
         reason = error.strerror if isinstance(error, OSError) else "its protocol cannot write"
         raise UserError(
             f"weights.store.location = {place}: cannot be used ({reason or error}); give a folder "
-            "that can be written, or a URL such as s3://bucket/path, and install the library of "
-            "its protocol"
+            "or a URL such as s3://bucket/path in which the trainer may write, list and remove "
+            "objects, and install the library of the URL's protocol"
         ) from error
     return folder
