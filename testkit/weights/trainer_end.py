@@ -18,11 +18,13 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from torch.distributed import HashStore
 
 from rollcast.config.connections import Rpc, Weights
 from rollcast.connections.object_files import ObjectFolder
 from rollcast.runfolder.files import parse_location
 from rollcast.telemetry.exporter import Exporter
+from rollcast.trainer.learner.commands import CommandReceiver, CommandSender
 from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
 from rollcast.weights.plan.shards import shard_buckets
 from rollcast.weights.plan.snapshot import Snapshot
@@ -151,7 +153,7 @@ class Trainer:
             for queue in orders:
                 queue.put(order)
 
-        replies: dict[str, bytes] = {}
+        self.replies = CommandSender(HashStore(), lanes)
         stores: list[RankStore | None] = [None] * lanes
         if weights.uses_store:
             folder = ObjectFolder(parse_location(str(weights.store.location)))
@@ -163,7 +165,7 @@ class Trainer:
                 torch.device(device),
                 iter(queue.get, None),
                 stores[rank],
-                replies.__setitem__,
+                CommandReceiver(self.replies.store, rank).reply,
             )
             for rank, queue in enumerate(orders, 1)
         ]
@@ -179,7 +181,7 @@ class Trainer:
             exporter=self.exporter,
             on_removed=lambda name, reason: self.removed.append((name, reason)),
             slots=self.slots[0],
-            lanes=Lanes(lanes, tell, lambda key: replies.pop(key, None)),
+            lanes=Lanes(lanes, tell, self.replies.take_reply),
             rank_store=stores[0],
         )
         self.incarnation = incarnation

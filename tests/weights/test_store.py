@@ -301,6 +301,39 @@ def test_a_store_that_removes_nothing_holds_no_end_up(
         has_answered.set()
 
 
+def test_a_rank_that_writes_while_its_refusal_is_read_is_heard(
+    start_trainer: Callable[..., Trainer],
+    start_generator: Callable[..., Process],
+    store: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rank 0 is slow between reading the refusal and removing it."""
+    create = ObjectFolder.create
+    refusals = [OSError("full")]
+
+    def refuse_once(self: ObjectFolder, name: str) -> Any:
+        if refusals and name.startswith("1.0-1-"):
+            raise refusals.pop()
+        return create(self, name)
+
+    monkeypatch.setattr(ObjectFolder, "create", refuse_once)
+    trainer = start_trainer(lanes=2, **store)
+    replies: Any = trainer.replies.store
+
+    class SlowRemoval:
+        check, get, set = replies.check, replies.get, replies.set
+
+        def delete_key(self, name: str) -> None:
+            reply = "reply/1.0-1.whole"
+            wait_until(lambda: self.check([reply]) and bool(self.get(reply)))
+            replies.delete_key(name)
+
+    monkeypatch.setattr(trainer.replies, "store", SlowRemoval())
+    expected = trainer.publish(0)
+    generator = start_generator("a", trainer.rpc, weights=WEIGHTS | store)
+    assert generator.wait("applied", version="1.0")["digest"] == expected
+
+
 def test_the_store_keeps_within_its_size_whatever_a_generator_still_needs(
     start_trainer: Callable[..., Trainer],
     start_generator: Callable[..., Process],

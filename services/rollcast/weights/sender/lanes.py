@@ -7,7 +7,8 @@ carries its share.
       LaneOrder(epoch)                 -->        leaves; a slot is written again only when the
                                                   group is over
       LaneOrder(0, slot, version, kind)  -->      writes an object to the store (`rank_store`)
-                                       <--        its WrittenObject; empty = refused, it tries again
+                                       <--        its WrittenObject; first a refusal if the store
+                                                  takes none, and it tries again
 
 Lanes have no answer. A lane that does not open, breaks or sends the wrong version fails at the
 receivers, which report it. A rank that dies or has no memory to send from ends the trainer.
@@ -29,6 +30,7 @@ from rollcast.telemetry.logging import get_logger
 from rollcast.weights.sender.rank_store import (
     ObjectKind,
     RankStore,
+    refusal_key,
     reply_key,
     until_written,
 )
@@ -139,10 +141,11 @@ class LaneSender:
         elif order.kind is not None and order.version is not None:
             assert self._store is not None
             write = partial(self._store.write, order.kind, order.slot, order.version)
-            reply = partial(self._reply, reply_key(order.version, order.kind, self._rank))
-            written = until_written(write, self._stopping.is_set, partial(reply, b""))
+            refused = refusal_key(order.version, order.kind, self._rank)
+            refuse = partial(self._reply, refused, b"")
+            written = until_written(write, self._stopping.is_set, refuse)
             if written is not None:
-                reply(written.encode())
+                self._reply(reply_key(order.version, order.kind, self._rank), written.encode())
         elif order.version is not None:
             # A worker's jobs run in order, so the version waits until the group is open.
             job = partial(send_slot, self._slots, order.slot, order.version)

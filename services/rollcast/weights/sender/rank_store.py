@@ -107,3 +107,11 @@ def until_written(
 def reply_key(version: PolicyVersion, kind: ObjectKind, rank: int) -> str:
     """Under which a rank answers an order to write."""
     return f"{version}-{rank}.{kind}"
+
+
+def refusal_key(version: PolicyVersion, kind: ObjectKind, rank: int) -> str:
+    """Under which a rank reports that the store refused the object, before it tries again.
+
+    Who removes a refusal cannot remove the reply that follows it.
+    """
+    return f"{reply_key(version, kind, rank)}.refused"

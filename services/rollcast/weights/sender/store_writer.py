@@ -27,6 +27,7 @@ from rollcast.weights.sender.rank_store import (
     ObjectKind,
     RankStore,
     WrittenObject,
+    refusal_key,
     reply_key,
     until_written,
 )
@@ -172,10 +173,10 @@ class StoreWriter:
         # Without a deadline: a rank that is lost ends the trainer.
         while not self._is_stopping():
             reply = self.lanes.take_reply(reply_key(version, kind, rank))
-            if reply:
-                return WrittenObject.decode(reply)
-            if reply is not None:
+            if self.lanes.take_reply(refusal_key(version, kind, rank)) is not None:
                 self._note_failure()
+            if reply is not None:
+                return WrittenObject.decode(reply)
             time.sleep(0.02)
         return None
 
