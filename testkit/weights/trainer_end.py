@@ -18,7 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch.distributed import HashStore
+from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from rollcast.config.connections import Rpc, Weights
 from rollcast.connections.object_files import ObjectFolder

@@ -48,7 +48,7 @@ def test_a_wrong_location_is_named(tmp_path: Path, location: str, reason: str) -
         open_at(tmp_path, location)
 
 
-class LimitedMemory(MemoryFileSystem):
+class LimitedMemory(MemoryFileSystem):  # type: ignore[misc]
     """Storage whose credentials lack the right to `denied`."""
 
     protocol = "limited"
