@@ -15,7 +15,7 @@ from testkit.plain_manifests import manifest_texts
 from tests.autoscaler.api_server import JOBS, NAMESPACE, ApiServer
 from tests.chart.local_cluster import LocalCluster
 from tests.chart.rendering import CPU, Object, merged, of_kind, pod_of, render
-from tests.chart.value_sets import VALUE_SETS
+from tests.chart.value_sets import VALUE_SETS, WITH_TRAINER
 
 HOOK = "pre-upgrade,pre-rollback"
 
@@ -47,7 +47,7 @@ def ended(item: Object, code: int | None) -> Object:
     return {**item, "status": {"conditions": [] if code is None else [condition]}}
 
 
-@pytest.mark.parametrize("name", VALUE_SETS)
+@pytest.mark.parametrize("name", WITH_TRAINER)
 def test_the_hook_has_two_rights_and_comes_after_the_check(name: str) -> None:
     objects = render(VALUE_SETS[name])
     hooks = of_hook(objects)

@@ -21,7 +21,7 @@ from tests.chart.rendering import (
     run_file,
     trainer_job,
 )
-from tests.chart.value_sets import VALUE_SETS
+from tests.chart.value_sets import VALUE_SETS, WITH_TRAINER
 
 OF_BOTH_CONTROLLERS: tuple[Object, ...] = (
     {"trainer": {"backoffLimit": 3}},
@@ -260,7 +260,7 @@ def test_priority_classes_are_named_after_what_cannot_change() -> None:
     ] == ["Never"]
 
 
-@pytest.mark.parametrize("name", VALUE_SETS)
+@pytest.mark.parametrize("name", WITH_TRAINER)
 def test_a_rollout_has_longer_than_the_longest_start(name: str) -> None:
     """A generator is ready when a trainer has given it weights, which may have to start as well."""
     objects = render(VALUE_SETS[name])

@@ -394,3 +394,5 @@ NOT_RESTRICTED = ("rdma-as-root", "8xh100-on-node-folders", "moe-on-the-nodes-ne
 """What Pod Security "restricted" refuses, two of them "baseline" too, and the notes say so."""
 FOR_NEW_CLUSTERS = ("8xh100-by-claims",)
 """What Kubernetes before 1.31 writes in another way, in an API that was not stable yet."""
+WITH_TRAINER = [name for name, values in VALUE_SETS.items() if "generatorsOnly" not in values]
+"""Names of those whose release has a trainer."""
