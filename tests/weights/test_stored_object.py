@@ -17,7 +17,7 @@ from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
 from rollcast.weights.plan.snapshot import Snapshot
 from rollcast.weights.transport.errors import GroupError
 from rollcast.weights.transport.stored_object import (
-    ObjectReader,
+    FrameReader,
     StoredObject,
     write_object,
 )
@@ -34,8 +34,8 @@ def written_version(folder: ObjectFolder, seed: int = 0) -> tuple[Snapshot, Stor
     return rows, write_object(folder, "1.0-0.whole", rows, None, 0)
 
 
-def reader_of(folder: ObjectFolder) -> ObjectReader:
-    return ObjectReader(folder, Snapshot.on(torch.device("cpu"), BUCKETS), 1, lambda: False)
+def reader_of(folder: ObjectFolder) -> FrameReader:
+    return FrameReader(folder, Snapshot.on(torch.device("cpu"), BUCKETS), 1, lambda: False)
 
 
 def test_an_index_with_a_frame_of_any_length_is_refused(tmp_path: Path) -> None:

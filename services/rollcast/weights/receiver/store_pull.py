@@ -16,7 +16,7 @@ from rollcast.connections.object_files import ObjectFolder
 from rollcast.weights.plan.manifest import BucketSpec, Manifest
 from rollcast.weights.plan.snapshot import Snapshot
 from rollcast.weights.transport.errors import GroupError
-from rollcast.weights.transport.stored_object import ObjectReader, StoredVersion
+from rollcast.weights.transport.stored_object import FrameReader, StoredVersion
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import PolicyVersion
 
@@ -77,9 +77,7 @@ class StorePull:
             num_ranks = len(steps[-1].objects)
             if not num_ranks or any(len(step.objects) != num_ranks for step in path):
                 raise GroupError("the objects of a version are not those of all ranks")
-            reader = ObjectReader(
-                self._folder, staged, num_ranks, cancelled.is_set, self._note_read
-            )
+            reader = FrameReader(self._folder, staged, num_ranks, cancelled.is_set, self._note_read)
             for step in path:
                 self._fill(reader, step)
             for rank, last in enumerate(steps[-1].objects):
@@ -95,7 +93,7 @@ class StorePull:
     def _note_read(self, num_bytes: int) -> None:
         self.num_bytes += num_bytes
 
-    def _fill(self, reader: ObjectReader, step: StoredVersion) -> None:
+    def _fill(self, reader: FrameReader, step: StoredVersion) -> None:
         frames = [list(reader.frames(rank, stored)) for rank, stored in enumerate(step.objects)]
         # Until here nothing was written: a store that does not answer costs no anchor.
         self._held_version = None

@@ -129,7 +129,7 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class ObjectReader:
+class FrameReader:
     """Reads objects into a version in host memory."""
 
     folder: ObjectFolder
