@@ -37,17 +37,17 @@ def _drafts_are_one(drafts: Drafts) -> Iterator[Contradiction]:
             "the method draft_model needs a model, and ngram uses no model; set both accordingly",
             "method",
         )
-    fewest = drafts.prompt_lookup_min
-    most = drafts.prompt_lookup_max
-    if drafts.method == "draft_model" and (fewest is not None or most is not None):
+    lookup_min = drafts.prompt_lookup_min
+    lookup_max = drafts.prompt_lookup_max
+    if drafts.method == "draft_model" and (lookup_min is not None or lookup_max is not None):
         yield (
-            "prompt_lookup_max" if fewest is None else "prompt_lookup_min",
+            "prompt_lookup_max" if lookup_min is None else "prompt_lookup_min",
             "a model that drafts looks nothing up; remove it",
             "method",
         )
-    elif fewest is not None and most is not None and fewest > most:
+    elif lookup_min is not None and lookup_max is not None and lookup_min > lookup_max:
         yield (
             "prompt_lookup_min",
-            f"it is above prompt_lookup_max {most}; lower it or raise that",
+            f"it is above prompt_lookup_max {lookup_max}; lower it or raise that",
             "prompt_lookup_max",
         )

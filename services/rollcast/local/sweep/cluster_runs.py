@@ -111,7 +111,7 @@ class ClusterRuns:
             self._set_suspended(release, suspended=False)
             while not is_over(has_stepped):
                 step = self._step(run)
-                # A forecaster that was started anew knows the step only when the trainer is back.
+                # A forecaster that has restarted knows the step only when the trainer is back.
                 first_step = step if first_step is None else first_step
                 if step is not None and first_step is not None:
                     has_stepped = has_stepped or step > first_step
@@ -122,10 +122,10 @@ class ClusterRuns:
                 if is_suspended and not release.queued:  # by an upgrade of the release
                     self._set_suspended(release, suspended=False)
                 # While it waits for its queue, generators would only hold devices
-                wanted = 0 if is_suspended else release.generators
-                if wanted != replicas:
-                    self._scale(release, wanted)
-                    replicas = wanted
+                wanted_replicas = 0 if is_suspended else release.generators
+                if wanted_replicas != replicas:
+                    self._scale(release, wanted_replicas)
+                    replicas = wanted_replicas
                 now_seconds = time.monotonic()
                 if _num_pods(trainer, "ready"):
                     self._unaccounted_seconds += now_seconds - looked_at

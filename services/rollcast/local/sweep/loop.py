@@ -111,11 +111,11 @@ class SweepLoop:
                 pause_device_hours=pause_device_hours,
             )
 
-        failed = {run for run in self._runs if ledger.failure(run) is not None}
-        retried = {run for run in failed if ledger.is_retried(run)}
-        choice = choose_without(failed - retried)
+        failed_runs = {run for run in self._runs if ledger.failure(run) is not None}
+        retried = {run for run in failed_runs if ledger.is_retried(run)}
+        choice = choose_without(failed_runs - retried)
         if choice.run is None and retried:
-            choice = choose_without(failed)  # nothing is left to try them with
+            choice = choose_without(failed_runs)  # nothing is left to try them with
         self.ledger.append(
             SweepLine(
                 "choice",

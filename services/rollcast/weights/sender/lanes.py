@@ -143,9 +143,9 @@ class LaneSender:
             write = partial(self._store.write, order.kind, order.slot, order.version)
             refused = refusal_key(order.version, order.kind, self._rank)
             refuse = partial(self._reply, refused, b"")
-            written = until_written(write, self._stopping.is_set, refuse)
-            if written is not None:
-                self._reply(reply_key(order.version, order.kind, self._rank), written.encode())
+            object_name = until_written(write, self._stopping.is_set, refuse)
+            if object_name is not None:
+                self._reply(reply_key(order.version, order.kind, self._rank), object_name.encode())
         elif order.version is not None:
             # A worker's jobs run in order, so the version waits until the group is open.
             job = partial(send_slot, self._slots, order.slot, order.version)

@@ -78,7 +78,7 @@ class StoreWriter:
         self._thread.start()
 
     def stop(self, timeout_seconds: float) -> None:
-        """After `wake.is_stopping` was set: all objects are removed, as far as there is time.
+        """Call it after `wake.is_stopping` is set: the thread removes all objects in that time.
 
         The next trainer begins with a whole version, and removes what is left.
         """
@@ -231,8 +231,8 @@ class StoreWriter:
             # A successor of this trainer may write already: its incarnation is higher. Other names
             # are not those of objects.
             with suppress(ValueError):
-                written = PolicyVersion.parse(name.partition("-")[0])
-                if name not in known and written.incarnation <= version.incarnation:
+                owner = PolicyVersion.parse(name.partition("-")[0])
+                if name not in known and owner.incarnation <= version.incarnation:
                     self.rank_store.folder.remove(name)
 
     def _remove(self, entries: Sequence[StoredVersion]) -> None:
