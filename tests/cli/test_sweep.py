@@ -212,7 +212,7 @@ def test_the_answer_its_page_and_its_picture_say_the_same(tmp_path: Path) -> Non
 
     words = "\n".join(sentences(answer))
     assert "Use high: it is the best at 1 device-hours with a chance of" in words
-    assert f"{answer['pause']['count']} pauses; a pause and a resume take 0.02" in words
+    assert f"paused {answer['pause']['count']} times; a pause and a resume take 0.02" in words
     page = Cells()
     page.feed(make_page(answer))
     assert page.open == []

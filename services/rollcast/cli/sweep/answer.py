@@ -238,7 +238,7 @@ def table_of_arms(answer: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
         f"level at {amounts.amount(answer['target'])}": _level,
         "chance": lambda arm: "-" if arm["chance"] is None else f"{arm['chance']:.2f}",
         "spent": lambda arm: amounts.amount(arm["spent"]),
-        "runs": lambda arm: ", ".join(f"{run['share']:.0%}" for run in arm["runs"]),
+        "trained": lambda arm: ", ".join(f"{run['share']:.0%}" for run in arm["runs"]),
         "paused because": lambda arm: arm["paused"] or "",
     }
     return list(columns), [[cell(arm) for cell in columns.values()] for arm in answer["arms"]]
@@ -263,18 +263,20 @@ def sentences(answer: dict[str, Any]) -> list[str]:
         lines.append(f"No arm is chosen: {answer['reason']}.")
     else:
         lines.append(
-            f"Use {answer['chosen']}: it is the best at {amounts.amount(answer['target'])} {unit} "
-            f"with a chance of {answer['chance']:.2f}."
+            f"{'Use' if answer['is_over'] else 'So far'} {answer['chosen']}: it is the best at "
+            f"{amounts.amount(answer['target'])} {unit} with a chance of {answer['chance']:.2f}."
         )
     if answer["is_over"] and answer["chosen"] is not None:
         lines.append(f"The sweep ended: {answer['reason']}.")
     lines += answer["comparison"]
     lines += answer["would_change"] if answer["chosen"] is not None else []
+    saved = f", so {answer['saved'] / answer['all_whole']:.0%} of that is saved"
     lines.append(
-        f"Spent {spent} of {budget} {unit}; all runs to the target take {whole}, so "
-        f"{answer['saved'] / answer['all_whole']:.0%} of that is saved. Readings cost "
-        f"{amounts.amount(answer['learned'])}, the rest is starts, stops and lost work: "
-        f"{pause['count']} pauses; a pause and a resume take {amounts.amount(pause['each'])}."
+        f"Spent {spent} of {budget} {unit}; all runs to the target take {whole}"
+        f"{saved if answer['is_over'] else ''}. Readings cost "
+        f"{amounts.amount(answer['learned'])}, the rest is starts, stops and lost work. Runs were "
+        f"paused {pause['count']} times; a pause and a resume take "
+        f"{amounts.amount(pause['each'])}."
     )
     lines += [
         f"{run['run']} is left out, since it failed twice: {run['failure']}. If the cause is gone, "

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rollcast.cli.sweep.answer import sentences, table_of_arms
-from rollcast.plots.figure import look_of_run
+from rollcast.plots.figure import COLOURS
 from rollcast.runfolder.files import SWEEP_PAGE
 from rollcast.runfolder.writing import replace_text
 
@@ -75,21 +75,29 @@ def _picture(answer: dict[str, Any]) -> str:
         f'<text x="4" y="{y(rate) + 4}">{rate:.2f}</text>'
         for rate in (0.0, highest / 2.0, highest)
     ]
-    parts.append(f'<text x="{x(target) - 60}" y="{height - 8}">target {target:.3g}</text>')
+    unit = answer["unit"].replace("_", "-")
+    ticks = ((0.0, "0"), (target / 2.0, f"{target / 2.0:.3g}"), (target, f"{target:.3g} {unit}"))
+    parts += [
+        f'<text x="{x(compute) - 4}" y="{height - 8}">{label}</text>' for compute, label in ticks
+    ]
     names = []
     for index, arm in enumerate(answer["arms"]):
-        colour, _ = look_of_run(index)
+        colour = COLOURS[index % len(COLOURS)]
+        # Arms after the last colour have one again, and are dashed
+        is_dashed = index >= len(COLOURS)
+        stroke = f'stroke="{colour}"' + ' stroke-dasharray="5 3"' * is_dashed
         for run in arm["runs"]:
             path = " ".join(f"{x(compute)},{y(rate)}" for compute, rate in run["readings"])
-            parts.append(f'<polyline fill="none" stroke="{colour}" points="{path}"/>')
+            parts.append(f'<polyline fill="none" {stroke} points="{path}"/>')
         if (level := arm["level"]) is not None:
             place = x(target) + 8 + min(5.0, 150.0 / len(answer["arms"])) * index
             parts.append(
-                f'<line stroke="{colour}" stroke-width="3" x1="{place}" x2="{place}" '
+                f'<line {stroke} stroke-width="3" x1="{place}" x2="{place}" '
                 f'y1="{y(level["q05"])}" y2="{y(level["q95"])}"/>'
             )
         name = escape(f"{arm['arm']} {arm['chance'] or 0.0:.2f}")
-        names.append(f'<span style="color:{colour}">&#9632;</span> {name}')
+        symbol = "&#9636;" if is_dashed else "&#9632;"
+        names.append(f'<span style="color:{colour}">{symbol}</span> {name}')
     label = "Pass rates over compute, and the 90 % band of each arm at the target"
     return (
         f'<svg role="img" aria-label="{label}" viewBox="0 0 {width} {height}">'
