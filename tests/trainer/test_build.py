@@ -35,7 +35,7 @@ def claim_all(broker: MemoryBroker, owner: str) -> list[Claimed]:
 
 
 def make_fleet(
-    state: TrainerState, queue: MemoryTrainerQueue, counted: list[tuple[str, int, str]]
+    state: TrainerState, queue: MemoryTrainerQueue, counted: list[tuple[str, int, str, str]]
 ) -> Fleet:
     """Without generators; `counted` is told what is redone."""
     reporter: Any = SimpleNamespace(
@@ -71,14 +71,16 @@ def test_a_ledger_takes_back_what_was_dispatched_after_its_checkpoint() -> None:
 
 
 def test_a_fleet_by_itself_gives_the_tasks_of_a_removed_generator_to_others(tmp_path: Path) -> None:
-    broker, counted = MemoryBroker(), list[tuple[str, int, str]]()
+    broker, counted = MemoryBroker(), list[tuple[str, int, str, str]]()
     queue = MemoryTrainerQueue(broker)
     queue.dispatch([make_task(1), make_task(2)])
     claim_all(broker, "g")
     state = make_state(tmp_path, ledger=Ledger(outstanding={1: "prompt-1", 2: "prompt-2"}))
     fleet = make_fleet(state, queue, counted)
     fleet.fence("g", "silent")
-    assert counted == [("redone", 1, "prompt-1"), ("redone", 2, "prompt-2")]
+    assert counted == [
+        ("redone", number, f"prompt-{number}", "g was removed: silent") for number in (1, 2)
+    ]
     assert [claimed.task.attempt for claimed in claim_all(broker, "other")] == [1, 1]
 
 
@@ -90,9 +92,9 @@ def test_claims_are_not_swept_while_nobody_could_have_renewed_them(
     monkeypatch.setattr(
         fleet_module, "time", SimpleNamespace(time=lambda: now, monotonic=lambda: now)
     )
-    broker, counted = MemoryBroker(clock=lambda: now), list[tuple[str, int, str]]()
+    broker, counted = MemoryBroker(clock=lambda: now), list[tuple[str, int, str, str]]()
     queue = MemoryTrainerQueue(broker)
-    silence = fleet_module.MAX_SILENT_HEARTBEATS * Weights().heartbeat_timeout_seconds
+    silence = Weights().max_claim_silence_seconds
     fleet = make_fleet(
         make_state(tmp_path, ledger=Ledger(outstanding={1: "prompt-1"})), queue, counted
     )
@@ -100,7 +102,7 @@ def test_claims_are_not_swept_while_nobody_could_have_renewed_them(
     claim_all(broker, "g")
     now += 10 * silence
     queue.away_seconds += 10 * silence
-    for passed, swept in ((0.0, []), (0.9, []), (0.3, [("redone", 1, "prompt-1")])):
+    for passed, swept in ((0.0, []), (0.9, []), (0.3, [("redone", 1, "prompt-1", "its owner was silent")])):
         now += passed * silence
         assert fleet.watch() == (0.0 if passed else 10 * silence)
         assert counted == swept

@@ -33,8 +33,6 @@ OnRemoved = Callable[[str, str], None]
 
 AWAY_RETRY_SECONDS = 0.5
 """Between two calls to a Redis that stays away."""
-MAX_SILENT_HEARTBEATS = 3.0
-"""Heartbeat timeouts after which a claim that is not renewed has lost its owner."""
 log = get_logger()
 
 
@@ -87,15 +85,15 @@ class Fleet:
         )
         if overdue:
             log.warning("groups took longer than any working generator needs", tasks=overdue)
-            self._count_redone(self._queue.redo(overdue, "overdue").redone)
+            self._count_redone(self._queue.redo(overdue, "overdue").redone, "overdue")
         # Between two sweeps for claims that are not renewed
         if time.monotonic() - self._swept_at > 5.0:
             self._swept_at = time.monotonic()
             # No claim could be renewed while Redis was away, or be seen before this trainer
             # started.
-            silent_seconds = MAX_SILENT_HEARTBEATS * self.settings.heartbeat_timeout_seconds
+            silent_seconds = self.settings.max_claim_silence_seconds
             if time.time() - self._redis_back_at > silent_seconds:
-                self._count_redone(self._queue.sweep(silent_seconds).redone)
+                self._count_redone(self._queue.sweep(silent_seconds).redone, "its owner was silent")
         return away_seconds
 
     def count_compute(self) -> None:
@@ -177,10 +175,10 @@ class Fleet:
                 reason=reason,
                 redone=len(redispatch.redone),
             )
-            self._count_redone(redispatch.redone)
+            self._count_redone(redispatch.redone, f"{generator} was removed: {reason}")
             return
 
-    def _count_redone(self, sequences: Iterable[int]) -> None:
+    def _count_redone(self, sequences: Iterable[int], reason: str) -> None:
         for sequence in sequences:
             if prompt_id := self._state.ledger.outstanding.get(sequence):
-                self._reporter.count_group("redone", sequence, prompt_id)
+                self._reporter.count_group("redone", sequence, prompt_id, reason)
