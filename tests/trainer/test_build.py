@@ -13,6 +13,7 @@ import pytest
 from rollcast.config.connections import Weights
 from rollcast.config.recipe import Recipe
 from rollcast.rollouts.base import Claimed
+from rollcast.runfolder.event_log import read_events
 from rollcast.trainer.control import fleet as fleet_module
 from rollcast.trainer.control.defects import DefectFinder
 from rollcast.trainer.control.fleet import Fleet
@@ -82,6 +83,16 @@ def test_a_fleet_by_itself_gives_the_tasks_of_a_removed_generator_to_others(tmp_
         ("redone", number, f"prompt-{number}", "g was removed: silent") for number in (1, 2)
     ]
     assert [claimed.task.attempt for claimed in claim_all(broker, "other")] == [1, 1]
+    joined: Any = SimpleNamespace(name="h", joined=True)
+    fleet.publisher.members = lambda: [joined]
+    fleet.watch()
+    fleet.watch()
+    fleet.fence("h", "left")
+    assert [(event.line, event.trouble) for event in read_events(tmp_path)] == [
+        ("g was removed: silent", True),
+        ("h joined", False),
+        ("h left", False),
+    ]
 
 
 def test_claims_are_not_swept_while_nobody_could_have_renewed_them(
@@ -102,7 +113,11 @@ def test_claims_are_not_swept_while_nobody_could_have_renewed_them(
     claim_all(broker, "g")
     now += 10 * silence
     queue.away_seconds += 10 * silence
-    for passed, swept in ((0.0, []), (0.9, []), (0.3, [("redone", 1, "prompt-1", "its owner was silent")])):
+    for passed, swept in (
+        (0.0, []),
+        (0.9, []),
+        (0.3, [("redone", 1, "prompt-1", "its owner was silent")]),
+    ):
         now += passed * silence
         assert fleet.watch() == (0.0 if passed else 10 * silence)
         assert counted == swept

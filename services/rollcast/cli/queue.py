@@ -14,9 +14,11 @@ from rollcast.cli.output import echo_json, say
 from rollcast.config.errors import PassingError, UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from rollcast.config.run import RunConfig
+    from rollcast.rollouts.base import Dead, Finished, Waiting
+    from rollcast.rollouts.records import Claim
     from rollcast.rollouts.redis_operator_queue import Action, QueueView, RedisOperatorQueue, Repair
     from rollcast.runfolder.records import TaskMark
 
@@ -127,6 +129,7 @@ def _repair(
 ) -> None:
     """Raises UserError if the task is not in a state that the action needs."""
     from rollcast.config.printable import printable
+    from rollcast.runfolder.event_log import note
 
     repair = operator_queue.repair(
         action,
@@ -136,6 +139,8 @@ def _repair(
     )
     if not repair.is_done:
         raise UserError(f"--{action} {task}: {_refusal(config.run, action, task, repair)}")
+    if config.run_folder.is_dir():
+        note(config.run_folder, f"an operator gave --{action} {task} to `rollcast queue`")
     if as_json:
         found = {"found": repair.state, "generator": repair.owner or None}
         echo_json({"task": task, "action": action, **found})
@@ -206,21 +211,30 @@ def _report(config: RunConfig, view: QueueView | None, task: int | None) -> dict
 def _task_rows(view: QueueView) -> list[dict[str, Any]]:
     """The tasks on the queue, by number."""
     outstanding = view.outstanding
+    by_state: dict[str, Mapping[int, Waiting | Claim | Finished | Dead]] = {
+        "waiting": outstanding.waiting,
+        "claimed": outstanding.claims,
+        "finished": outstanding.finished,
+        "dead": outstanding.dead,
+    }
     rows = []
-    for state, tasks in (
-        ("waiting", outstanding.waiting),
-        ("claimed", outstanding.claims),
-        ("finished", outstanding.finished),
-        ("dead", outstanding.dead),
-    ):
+    for state, tasks in by_state.items():
         for task, item in tasks.items():
-            row = {"task": task, "state": state, "purpose": str(item.purpose)}
-            row |= {"failures": item.attempt}
-            for name, key in (("owner", "generator"), ("claimed_at",) * 2, ("reason",) * 2):
-                row |= {key: getattr(item, name)} if hasattr(item, name) else {}
-            if state == "claimed":
-                row["idle_seconds"] = view.idle_seconds.get(item.stream_id)
-            rows.append(row)
+            is_claimed = state == "claimed"
+            rows.append(
+                {
+                    "task": task,
+                    "state": state,
+                    "purpose": str(item.purpose),
+                    "failures": item.attempt,
+                    "generator": getattr(item, "owner", None),
+                    "claimed_at": getattr(item, "claimed_at", None),
+                    "idle_seconds": view.idle_seconds.get((item.purpose, item.stream_id))
+                    if is_claimed
+                    else None,
+                    "reason": getattr(item, "reason", None),
+                }
+            )
     return sorted(rows, key=lambda row: row["task"])
 
 
@@ -249,19 +263,19 @@ def _print_queue(report: dict[str, Any]) -> None:
     if report["damaged"]:
         say(f"{report['damaged']} damaged records; a running trainer repairs them within seconds")
     if counts["claimed"]:
-        rows = [(str(row["task"]), _in_words(row)) for row in tasks if row["state"] == "claimed"]
-        show_table(("claimed", ""), rows)
+        claimed = [row for row in tasks if row["state"] == "claimed"]
+        show_table(("task", ""), [(str(row["task"]), _in_words(row)) for row in claimed], ("",))
     if report["dead_entries"]:
         entries = [
             (_at(row["at"]), row["task"], row["failures"], row["reason"].partition("\n")[0])
             for row in report["dead_entries"]
         ]
-        show_table(("dead entries", "task", "failures", "reason"), entries)
+        show_table(("dead entries", "task", "failures", "reason"), entries, ("reason",))
     if report["outcomes"]:
         outcomes = [
             (row["outcome"], str(row["tasks"]), row["reason"]) for row in report["outcomes"]
         ]
-        show_table(("outcome", "tasks", "reason"), outcomes)
+        show_table(("outcome", "tasks", "reason"), outcomes, ("reason",))
 
 
 def _print_task(report: dict[str, Any], task: int) -> None:
@@ -285,7 +299,7 @@ def _in_words(row: dict[str, Any]) -> str:
         words.append(f"by {row['generator']} for {duration(time.time() - row['claimed_at'])}")
         idle = row["idle_seconds"]
         words.append("renewed " + ("?" if idle is None else f"{duration(idle)} ago"))
-    if "reason" in row:
+    if row["reason"]:
         words.append(row["reason"])
     return ", ".join(words)
 

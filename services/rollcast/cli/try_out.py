@@ -13,7 +13,7 @@ import typer
 
 from rollcast.cli.output import say
 from rollcast.curves.amounts import format_count
-from rollcast.local.event_log import one_line, short_line
+from rollcast.runfolder.event_log import one_line, short_line
 
 if TYPE_CHECKING:
     from rollcast.config.recipe import Recipe

@@ -12,6 +12,7 @@ from typing import Literal
 from rollcast.config.connections import Redis as RedisSettings
 from rollcast.rollouts import index
 from rollcast.rollouts.base import MAX_FAILURES, Outstanding
+from rollcast.rollouts.records import Purpose
 from rollcast.rollouts.redis_trainer_queue import RedisTrainerQueue
 
 Action = Literal["requeue", "bury"]
@@ -36,8 +37,8 @@ class QueueView:
     outstanding: Outstanding
     num_damaged: int
     """Records of :inflight that cannot be read."""
-    idle_seconds: dict[str, float]
-    """Stream id of a claimed task -> seconds since its owner renewed the claim."""
+    idle_seconds: dict[tuple[Purpose, str], float]
+    """Purpose and stream id of a claimed task -> seconds since its owner renewed the claim."""
     dead_entries: tuple[DeadEntry, ...]
     """The newest first."""
 
@@ -69,7 +70,10 @@ class RedisOperatorQueue(RedisTrainerQueue):
         return QueueView(
             outstanding,
             len(damaged),
-            {stream_id.decode(): milliseconds / 1000 for stream_id, milliseconds in claims},
+            {
+                (Purpose(purpose.decode()), stream_id.decode()): milliseconds / 1000
+                for purpose, stream_id, milliseconds in claims
+            },
             tuple(_dead_entry(*fields) for fields in dead),
         )
 

@@ -1,10 +1,10 @@
--- ARGV: newest entries of :dead -> {:inflight, {entry, idle milliseconds of its claim}, {id, s, a, p, r of a dead entry}}
+-- ARGV: newest entries of :dead -> {:inflight, {purpose, entry, idle milliseconds of a claim}, {id, s, a, p, r of a dead entry}}
 -- Changes nothing: a run that is not there gets no stream.
 local claims, dead = {}, {}
-for _, stream in ipairs({EVALS, TASKS}) do
+for purpose, stream in pairs({eval = EVALS, train = TASKS}) do
   local rows = redis.pcall('XPENDING', stream, GENERATORS, '-', '+', 100000)
   for _, row in ipairs(rows.err and {} or rows) do
-    claims[#claims + 1] = {row[1], row[3]}
+    claims[#claims + 1] = {purpose, row[1], row[3]}
   end
 end
 for _, row in ipairs(redis.call('XREVRANGE', DEAD, '+', '-', 'COUNT', ARGV[1])) do

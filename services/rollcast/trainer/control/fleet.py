@@ -19,6 +19,7 @@ from rollcast.recipe.schedule import PipelineState, Schedule
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.records import Purpose
+from rollcast.runfolder.event_log import note
 from rollcast.runfolder.records import TaskMark
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.control.hand_over import HandOvers, groups_to_move
@@ -60,6 +61,8 @@ class Fleet:
     """Whether any generator was at work when `watch` looked."""
     _hand_overs: HandOvers = field(default_factory=HandOvers)
     _counted: set[str] = field(default_factory=set)
+    _joined: set[str] = field(default_factory=set)
+    """Generators at work when `watch` looked."""
 
     def __post_init__(self) -> None:
         self.publisher = self.make_publisher(self.fence)
@@ -75,7 +78,11 @@ class Fleet:
         if away_seconds > 0:
             # In Unix seconds, as the times of claims are.
             self._redis_back_at = time.time()
-        self.has_joined = any(member.joined for member in members)
+        joined = {member.name for member in members if member.joined}
+        for name in sorted(joined - self._joined):
+            note(self._state.folder, f"{name} joined")
+        self._joined = joined
+        self.has_joined = bool(joined)
         if not self.has_joined:
             self._reporter.no_generator()
         self.count_compute()
@@ -175,7 +182,10 @@ class Fleet:
                 reason=reason,
                 redone=len(redispatch.redone),
             )
-            self._count_redone(redispatch.redone, f"{generator} was removed: {reason}")
+            has_left = reason == "left"
+            words = f"{generator} left" if has_left else f"{generator} was removed: {reason}"
+            note(self._state.folder, words, trouble=not has_left)
+            self._count_redone(redispatch.redone, words)
             return
 
     def _count_redone(self, sequences: Iterable[int], reason: str) -> None:

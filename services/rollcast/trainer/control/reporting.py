@@ -14,6 +14,7 @@ from rollcast.recipe.staleness import LONGEST_GROUP_WARNING
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.records import EpisodeEnd, PromptTask, Purpose, RolloutGroup
 from rollcast.runfolder import files
+from rollcast.runfolder.event_log import note
 from rollcast.runfolder.records import (
     EvaluationRecord,
     IncarnationRecord,
@@ -74,6 +75,7 @@ class Reporter:
         step = self._state.progress.step
         record = IncarnationRecord(history.incarnation, step, time.time())
         append_line(self._state.folder / files.INCARNATIONS, as_json(record))
+        note(self._state.folder, f"trainer {history.incarnation} starts at step {step}")
         set_gauge = self._exporter.set
         set_gauge(trainer_metrics.INCARNATION, history.incarnation)
         set_gauge(trainer_metrics.TRAINER_STEP, step)
