@@ -88,7 +88,7 @@ async def test_a_look_shows_every_state_and_changes_nothing(
     # Entries of the two streams often have one id: both were added within a millisecond.
     assert view.idle_seconds.keys() == {(item.purpose, item.stream_id) for item in claims.values()}
     assert all(0 <= seconds < 60 for seconds in view.idle_seconds.values())
-    assert [(entry.sequence, entry.reason) for entry in view.dead_entries] == [("1", "why")]
+    assert [(entry.task, entry.reason) for entry in view.dead_entries] == [("1", "why")]
 
 
 async def test_a_claimed_task_waits_again_without_a_failure_and_its_owner_has_lost_it(

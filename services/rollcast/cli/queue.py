@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from contextlib import closing
+from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from rollcast.config.run import RunConfig
     from rollcast.rollouts.base import Dead, Finished, Waiting
     from rollcast.rollouts.records import Claim
-    from rollcast.rollouts.redis_operator_queue import Action, QueueView, RedisOperatorQueue, Repair
+    from rollcast.rollouts.redis_operator_queue import Action, QueueView, Repair
     from rollcast.runfolder.records import TaskMark
 
 REPAIRED_STATES = {"requeue": "claimed or dead", "bury": "waiting or claimed"}
@@ -64,35 +67,17 @@ def queue(
     rollcast queue runs/demo --requeue 17
     rollcast queue runs/demo --bury 17 --reason "its verifier hangs"
     """
-    from rollcast.rollouts.errors import QueueAway
-    from rollcast.rollouts.redis_operator_queue import RedisOperatorQueue
+    from rollcast.cli.show import load_run_settings
+    from rollcast.config.run import load_run_config
 
     _check_options(task, requeue, bury, reason, take=take)
-    config = _load(run)
-    operator_queue = RedisOperatorQueue(config.redis, config.run)
-    try:
-        if requeue is not None:
-            _repair(config, operator_queue, "requeue", requeue, "", take=take, as_json=as_json)
-            return
-        if bury is not None:
-            words = reason or "no reason given"
-            _repair(config, operator_queue, "bury", bury, words, take=take, as_json=as_json)
-            return
-        view = operator_queue.look(num_dead=20 if task is None else 1000)
-    except QueueAway as error:
-        if requeue is not None or bury is not None:
-            raise PassingError(f"redis: {config.redis.place}: {error}; nothing is known") from error
-        say(f"Redis at {config.redis.place} cannot be reached; only the run folder is shown")
-        view = None
-    finally:
-        operator_queue.close()
-    report = _report(config, view, task)
-    if as_json:
-        echo_json(report)
-    elif task is None:
-        _print_queue(report)
+    config = load_run_config(run) if run.is_file() else load_run_settings(run)
+    if requeue is not None:
+        _repair(config, "requeue", requeue, "", take=take, as_json=as_json)
+    elif bury is not None:
+        _repair(config, "bury", bury, reason or "no reason given", take=take, as_json=as_json)
     else:
-        _print_task(report, task)
+        _show(config, task, as_json=as_json)
 
 
 def _check_options(
@@ -109,34 +94,28 @@ def _check_options(
         raise UserError("--take: belongs to --requeue and --bury; give one of them too")
 
 
-def _load(run: Path) -> RunConfig:
-    """Raises UserError."""
-    from rollcast.cli.show import load_run_settings
-    from rollcast.config.run import load_run_config
-
-    return load_run_config(run) if run.is_file() else load_run_settings(run)
-
-
 def _repair(
-    config: RunConfig,
-    operator_queue: RedisOperatorQueue,
-    action: Action,
-    task: int,
-    reason: str,
-    *,
-    take: bool,
-    as_json: bool,
+    config: RunConfig, action: Action, task: int, reason: str, *, take: bool, as_json: bool
 ) -> None:
     """Raises UserError if the task is not in a state that the action needs."""
     from rollcast.config.printable import printable
+    from rollcast.rollouts.errors import QueueAway
+    from rollcast.rollouts.redis_operator_queue import RedisOperatorQueue
     from rollcast.runfolder.event_log import note
 
-    repair = operator_queue.repair(
-        action,
-        task,
-        f"buried by an operator: {printable(reason)}",
-        min_idle_seconds=0.0 if take else config.weights.max_claim_silence_seconds,
-    )
+    try:
+        with closing(RedisOperatorQueue(config.redis, config.run)) as operator_queue:
+            repair = operator_queue.repair(
+                action,
+                task,
+                f"buried by an operator: {printable(reason)}",
+                min_idle_seconds=0.0 if take else config.weights.max_claim_silence_seconds,
+            )
+    except QueueAway as error:
+        raise PassingError(
+            f"redis: {config.redis.place}: {error}; whether task {task} was changed is not known, "
+            "and it is safe to repeat the command"
+        ) from error
     if not repair.is_done:
         raise UserError(f"--{action} {task}: {_refusal(config.run, action, task, repair)}")
     if config.run_folder.is_dir():
@@ -171,27 +150,36 @@ def _refusal(run: str, action: Action, task: int, repair: Repair) -> str:
     return f"the task is {repair.state}; {action} needs one that is {REPAIRED_STATES[action]}"
 
 
-def _report(config: RunConfig, view: QueueView | None, task: int | None) -> dict[str, Any]:
+def _show(config: RunConfig, task: int | None, *, as_json: bool) -> None:
+    from rollcast.rollouts.errors import QueueAway
+    from rollcast.rollouts.redis_operator_queue import QueueView, RedisOperatorQueue
+
+    redis: str | None = config.redis.place
+    try:
+        with closing(RedisOperatorQueue(config.redis, config.run)) as operator_queue:
+            view = operator_queue.look(num_dead=20 if task is None else 1000)
+    except QueueAway as error:
+        typer.echo(f"{redis}: {error}; only the run folder is shown", err=True)
+        view = QueueView()
+        redis = None
+    report = {"run": config.run, "redis": redis, **_report(config.run_folder, view, task)}
+    if as_json:
+        echo_json(report)
+    elif task is None:
+        _print_queue(report)
+    else:
+        _print_task(report, task)
+
+
+def _report(run_folder: Path, view: QueueView, task: int | None) -> dict[str, Any]:
     """All that is printed, as JSON; of one task, if one is asked for."""
-    tasks = [] if view is None else _task_rows(view)
-    dead = [] if view is None else view.dead_entries
     report: dict[str, Any] = {
-        "run": config.run,
-        "redis": None if view is None else config.redis.place,
-        "tasks": [row for row in tasks if task in (None, row["task"])],
+        "tasks": [row for row in _task_rows(view) if task in (None, row["task"])],
         "dead_entries": [
-            {
-                "at": entry.at,
-                "task": entry.sequence,
-                "purpose": entry.purpose,
-                "failures": entry.attempt,
-                "reason": entry.reason,
-            }
-            for entry in dead
-            if task is None or entry.sequence == str(task)
+            asdict(entry) for entry in view.dead_entries if task is None or entry.task == str(task)
         ],
     }
-    marks = _marks(config.run_folder)
+    marks = _marks(run_folder)
     if task is not None:
         from rollcast.runfolder.records import as_json
 
@@ -205,7 +193,7 @@ def _report(config: RunConfig, view: QueueView | None, task: int | None) -> dict
         {"outcome": outcome, "tasks": count, "reason": reason}
         for (outcome, reason), count in counts.most_common()
     ]
-    return report | {"damaged": 0 if view is None else view.num_damaged, "outcomes": outcomes}
+    return report | {"damaged": view.num_damaged, "outcomes": outcomes}
 
 
 def _task_rows(view: QueueView) -> list[dict[str, Any]]:
@@ -239,7 +227,7 @@ def _task_rows(view: QueueView) -> list[dict[str, Any]]:
 
 
 def _marks(run_folder: Path) -> Iterator[TaskMark]:
-    """The marks that name tasks, the newest first."""
+    """The newest first."""
     from rollcast.runfolder.files import TASKS
     from rollcast.runfolder.record_file import MAX_READ_BYTES, newest_lines
     from rollcast.runfolder.records import TaskMark, parse
@@ -253,13 +241,14 @@ def _marks(run_folder: Path) -> Iterator[TaskMark]:
 
 def _print_queue(report: dict[str, Any]) -> None:
     from rollcast.cli.report import show_table
+    from rollcast.runfolder.event_log import short_line
 
     tasks = report["tasks"]
     counts = Counter(row["state"] for row in tasks)
     if report["redis"] is not None:
-        states = ", ".join(f"{counts[state]} {state}" for state in ("waiting", "claimed"))
-        settled = f"{counts['finished']} finished, {counts['dead']} dead"
-        say(f"run {report['run']}, queue at {report['redis']}: {states}, {settled}")
+        states = ("waiting", "claimed", "finished", "dead")
+        say(f"run {report['run']}, queue at {report['redis']}")
+        say(", ".join(f"{counts[state]} {state}" for state in states))
     if report["damaged"]:
         say(f"{report['damaged']} damaged records; a running trainer repairs them within seconds")
     if counts["claimed"]:
@@ -267,13 +256,15 @@ def _print_queue(report: dict[str, Any]) -> None:
         show_table(("task", ""), [(str(row["task"]), _in_words(row)) for row in claimed], ("",))
     if report["dead_entries"]:
         entries = [
-            (_at(row["at"]), row["task"], row["failures"], row["reason"].partition("\n")[0])
+            (_at(row["at"]), row["task"], row["failures"], short_line(row["reason"], 300))
             for row in report["dead_entries"]
         ]
         show_table(("dead entries", "task", "failures", "reason"), entries, ("reason",))
     if report["outcomes"]:
         outcomes = [
-            (row["outcome"], str(row["tasks"]), row["reason"]) for row in report["outcomes"]
+            # The most frequent
+            (row["outcome"], str(row["tasks"]), row["reason"])
+            for row in report["outcomes"][:20]
         ]
         show_table(("outcome", "tasks", "reason"), outcomes, ("reason",))
 
@@ -305,8 +296,7 @@ def _in_words(row: dict[str, Any]) -> str:
 
 
 def _at(unix_seconds: float | None) -> str:
-    return (
-        "?"
-        if unix_seconds is None
-        else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(unix_seconds))
-    )
+    try:
+        return "?" if unix_seconds is None else str(datetime.fromtimestamp(unix_seconds))[:19]
+    except (ValueError, OverflowError, OSError):  # an id that another program gave an entry
+        return "?"

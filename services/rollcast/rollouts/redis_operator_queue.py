@@ -6,7 +6,7 @@ services or is refused: an answer that arrives first wins, one that arrives late
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from rollcast.config.connections import Redis as RedisSettings
@@ -24,8 +24,8 @@ class DeadEntry:
 
     at: float
     """Unix seconds."""
-    sequence: str
-    attempt: str
+    task: str
+    failures: str
     purpose: str
     reason: str
 
@@ -34,12 +34,12 @@ class DeadEntry:
 class QueueView:
     """The queue at one moment."""
 
-    outstanding: Outstanding
-    num_damaged: int
+    outstanding: Outstanding = field(default_factory=Outstanding)
+    num_damaged: int = 0
     """Records of :inflight that cannot be read."""
-    idle_seconds: dict[tuple[Purpose, str], float]
+    idle_seconds: dict[tuple[Purpose, str], float] = field(default_factory=dict)
     """Purpose and stream id of a claimed task -> seconds since its owner renewed the claim."""
-    dead_entries: tuple[DeadEntry, ...]
+    dead_entries: tuple[DeadEntry, ...] = ()
     """The newest first."""
 
 
