@@ -116,7 +116,7 @@ def test_an_action_changes_one_task_or_says_why_not(tmp_path: Path, server: Serv
         assert sentence in refusal("queue", folder, *arguments)
     assert "waits again. It was claimed by generator-0" in said(folder, "--requeue", 1, "--take")
     assert "buried" in said(folder, "--bury", 2, "--reason", "its prompt is broken")
-    assert "dispatches it again" in said(folder, "--requeue", 3)
+    assert "that has not settled it dispatches it again" in said(folder, "--requeue", 3)
     outstanding = trainer.outstanding()
     assert set(outstanding.waiting) == {1}
     assert {task: dead.reason for task, dead in outstanding.dead.items()} == {

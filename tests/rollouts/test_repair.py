@@ -10,15 +10,14 @@ import pytest
 import pytest_asyncio
 
 from rollcast.config.connections import Redis as RedisSettings
-from rollcast.rollouts.base import MAX_FAILURES
+from rollcast.rollouts.base import MAX_FAILURES, Claimed
 from rollcast.rollouts.keys import Keys
 from rollcast.rollouts.records import Purpose
 from rollcast.rollouts.redis_generator_queue import RedisGeneratorQueue
 from rollcast.rollouts.redis_operator_queue import Action, RedisOperatorQueue, Repair
 from rollcast.rollouts.redis_trainer_queue import RedisTrainerQueue
-from testkit.rollouts.examples import make_group, make_task
+from testkit.rollouts.examples import VERSION, make_group, make_task
 from testkit.rollouts.servers import Server
-from tests.rollouts.test_contract import claim
 
 
 @dataclass
@@ -54,6 +53,12 @@ class Ends:
         self.operator.close()
         for generator in self.generators:
             await generator.close()
+
+
+async def claim(queue: RedisGeneratorQueue, train: int = 8, evals: int = 0) -> list[Claimed]:
+    return await queue.claim(
+        train=train, evals=evals, first_version=lambda: VERSION, block_seconds=0
+    )
 
 
 @pytest_asyncio.fixture
@@ -187,9 +192,10 @@ async def test_an_answer_and_an_action_at_the_same_time_never_both_win(
     def repair_all() -> list[bool]:
         return [ends.repair(action, task).is_done for task in reversed(tasks)]
 
-    repairs = asyncio.to_thread(repair_all)
+    repairs = asyncio.create_task(asyncio.to_thread(repair_all))
     publications = [generator.publish(item, make_group(item, "a")) for item in claimed]
-    repaired, *published = await asyncio.gather(repairs, *publications)
+    published = await asyncio.gather(*publications)
+    repaired = await repairs
     for task, is_repaired, is_published in zip(tasks, reversed(repaired), published, strict=True):
         assert is_repaired != is_published, task
     left = "waiting" if action == "requeue" else "dead"

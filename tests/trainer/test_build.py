@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -83,8 +84,11 @@ def test_a_fleet_by_itself_gives_the_tasks_of_a_removed_generator_to_others(tmp_
         ("redone", number, f"prompt-{number}", "g was removed: silent") for number in (1, 2)
     ]
     assert [claimed.task.attempt for claimed in claim_all(broker, "other")] == [1, 1]
-    joined: Any = SimpleNamespace(name="h", joined=True)
-    fleet.publisher.members = lambda: [joined]
+    member = SimpleNamespace(
+        name="h", joined=True, allocated_since=time.monotonic(), decode_tokens_per_second=0.0
+    )
+    members: Any = SimpleNamespace(members=lambda: [member])
+    fleet.publisher = members
     fleet.watch()
     fleet.watch()
     fleet.fence("h", "left")

@@ -19,7 +19,7 @@ from rollcast.config.errors import PassingError, UserError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from rollcast.config.run import RunConfig
+    from rollcast.config.connections import Redis
     from rollcast.rollouts.base import Dead, Finished, Waiting
     from rollcast.rollouts.records import Claim
     from rollcast.rollouts.redis_operator_queue import Action, QueueView, Repair
@@ -72,12 +72,15 @@ def queue(
 
     _check_options(task, requeue, bury, reason, take=take)
     config = load_run_config(run) if run.is_file() else load_run_settings(run)
+    places = (config.redis, config.run_folder)
+    min_idle_seconds = 0.0 if take else config.weights.max_claim_silence_seconds
     if requeue is not None:
-        _repair(config, "requeue", requeue, "", take=take, as_json=as_json)
+        _repair(*places, "requeue", requeue, "", min_idle_seconds, as_json=as_json)
     elif bury is not None:
-        _repair(config, "bury", bury, reason or "no reason given", take=take, as_json=as_json)
+        words = reason or "no reason given"
+        _repair(*places, "bury", bury, words, min_idle_seconds, as_json=as_json)
     else:
-        _show(config, task, as_json=as_json)
+        _show(*places, task, as_json=as_json)
 
 
 def _check_options(
@@ -95,7 +98,14 @@ def _check_options(
 
 
 def _repair(
-    config: RunConfig, action: Action, task: int, reason: str, *, take: bool, as_json: bool
+    redis: Redis,
+    run_folder: Path,
+    action: Action,
+    task: int,
+    reason: str,
+    min_idle_seconds: float,
+    *,
+    as_json: bool,
 ) -> None:
     """Raises UserError if the task is not in a state that the action needs."""
     from rollcast.config.printable import printable
@@ -104,22 +114,19 @@ def _repair(
     from rollcast.runfolder.event_log import note
 
     try:
-        with closing(RedisOperatorQueue(config.redis, config.run)) as operator_queue:
+        with closing(RedisOperatorQueue(redis, run_folder.name)) as operator_queue:
+            recorded_reason = f"buried by an operator: {printable(reason)}"
             repair = operator_queue.repair(
-                action,
-                task,
-                f"buried by an operator: {printable(reason)}",
-                min_idle_seconds=0.0 if take else config.weights.max_claim_silence_seconds,
+                action, task, recorded_reason, min_idle_seconds=min_idle_seconds
             )
     except QueueAway as error:
         raise PassingError(
-            f"redis: {config.redis.place}: {error}; whether task {task} was changed is not known, "
+            f"redis: {redis.place}: {error}; whether task {task} was changed is not known, "
             "and it is safe to repeat the command"
         ) from error
     if not repair.is_done:
-        raise UserError(f"--{action} {task}: {_refusal(config.run, action, task, repair)}")
-    if config.run_folder.is_dir():
-        note(config.run_folder, f"an operator gave --{action} {task} to `rollcast queue`")
+        raise UserError(f"--{action} {task}: {_refusal(run_folder.name, action, task, repair)}")
+    note(run_folder, f"an operator gave --{action} {task} to `rollcast queue`")
     if as_json:
         found = {"found": repair.state, "generator": repair.owner or None}
         echo_json({"task": task, "action": action, **found})
@@ -128,7 +135,7 @@ def _repair(
     if action == "bury":
         say(f"task {task} is buried: the trainer gives it up.{former}")
     elif repair.state == "dead":
-        say(f"task {task} is not dead any more: the trainer dispatches it again.")
+        say(f"task {task} is off the queue: a trainer that has not settled it dispatches it again.")
     else:
         say(f"task {task} waits again.{former}")
 
@@ -150,19 +157,19 @@ def _refusal(run: str, action: Action, task: int, repair: Repair) -> str:
     return f"the task is {repair.state}; {action} needs one that is {REPAIRED_STATES[action]}"
 
 
-def _show(config: RunConfig, task: int | None, *, as_json: bool) -> None:
+def _show(redis: Redis, run_folder: Path, task: int | None, *, as_json: bool) -> None:
     from rollcast.rollouts.errors import QueueAway
     from rollcast.rollouts.redis_operator_queue import QueueView, RedisOperatorQueue
 
-    redis: str | None = config.redis.place
+    place: str | None = redis.place
     try:
-        with closing(RedisOperatorQueue(config.redis, config.run)) as operator_queue:
+        with closing(RedisOperatorQueue(redis, run_folder.name)) as operator_queue:
             view = operator_queue.look(num_dead=20 if task is None else 1000)
     except QueueAway as error:
-        typer.echo(f"{redis}: {error}; only the run folder is shown", err=True)
+        typer.echo(f"{place}: {error}; only the run folder is shown", err=True)
         view = QueueView()
-        redis = None
-    report = {"run": config.run, "redis": redis, **_report(config.run_folder, view, task)}
+        place = None
+    report = {"run": run_folder.name, "redis": place, **_report(run_folder, view, task)}
     if as_json:
         echo_json(report)
     elif task is None:
@@ -241,7 +248,7 @@ def _marks(run_folder: Path) -> Iterator[TaskMark]:
 
 def _print_queue(report: dict[str, Any]) -> None:
     from rollcast.cli.report import show_table
-    from rollcast.runfolder.event_log import short_line
+    from rollcast.config.printable import short_line
 
     tasks = report["tasks"]
     counts = Counter(row["state"] for row in tasks)

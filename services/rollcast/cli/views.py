@@ -13,6 +13,7 @@ from rollcast.cli.screen import figures
 from rollcast.cli.screen.panel import Screen, panel
 from rollcast.cli.verifier_news import VerifierNews
 from rollcast.config.errors import UserError
+from rollcast.config.printable import one_line
 from rollcast.config.run import RunConfig
 from rollcast.curves.amounts import format_count, incomplete_points
 from rollcast.local.disk_watch import DiskWatch
@@ -22,7 +23,7 @@ from rollcast.local.supervisor import EventReport, RunState
 from rollcast.local.up import View
 from rollcast.recipe.group_signal import why_none_is_used
 from rollcast.runfolder.episode_losses import read_losses
-from rollcast.runfolder.event_log import RunEvent, note, one_line
+from rollcast.runfolder.event_log import RunEvent, note
 from rollcast.runfolder.records import EvaluationRecord
 
 REFRESH_SECONDS = 1.0

@@ -12,6 +12,7 @@ from typing import Literal
 from rollcast.config.connections import Redis as RedisSettings
 from rollcast.rollouts import index
 from rollcast.rollouts.base import MAX_FAILURES, Outstanding
+from rollcast.rollouts.outage import Outage
 from rollcast.rollouts.records import Purpose
 from rollcast.rollouts.redis_trainer_queue import RedisTrainerQueue
 
@@ -60,8 +61,9 @@ class RedisOperatorQueue(RedisTrainerQueue):
     """The trainer's connection and scripts, for one look or one repair."""
 
     def __init__(self, settings: RedisSettings, run: str) -> None:
+        super().__init__(settings, run)
         # An operator rather sees that Redis is away than waits for it.
-        super().__init__(settings, run, patience_seconds=3.0)
+        self._outage = Outage(patience_seconds=3.0, is_logged=False)
 
     def look(self, num_dead: int) -> QueueView:
         """Changes nothing. `num_dead`: entries of :dead that are returned at most."""

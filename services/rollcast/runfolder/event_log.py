@@ -8,12 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rollcast.config.errors import UserError
+from rollcast.config.printable import one_line
 from rollcast.runfolder.files import EVENTS
 from rollcast.runfolder.record_file import newest_lines
 from rollcast.runfolder.records import STRICT, parse
 from rollcast.runfolder.writing import append_line
-
-_CONTROLS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], "\N{REPLACEMENT CHARACTER}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +51,3 @@ def read_events(folder: Path) -> list[RunEvent]:
         with suppress(ValueError):
             events.append(parse(line, RunEvent))
     return events[::-1]
-
-
-def one_line(text: str) -> str:
-    """Texts of models, and exceptions that repeat them, could move the cursor or hide earlier
-    output.
-    """
-    return " ".join(text.split()).translate(_CONTROLS)
-
-
-def short_line(text: str, max_characters: int) -> str:
-    """Longest text; a longer one ends in dots."""
-    line = one_line(text)
-    return line if len(line) <= max_characters else f"{line[:max_characters]}..."
