@@ -63,7 +63,7 @@ class RedisOperatorQueue(RedisTrainerQueue):
     def __init__(self, settings: RedisSettings, run: str) -> None:
         super().__init__(settings, run)
         # An operator rather sees that Redis is away than waits for it.
-        self._outage = Outage(patience_seconds=3.0, is_logged=False)
+        self._outage = Outage(patience_seconds=1.0, is_logged=False)
 
     def look(self, num_dead: int) -> QueueView:
         """Changes nothing. `num_dead`: entries of :dead that are returned at most."""
