@@ -44,7 +44,7 @@ async def test_what_redis_lost_is_dispatched_again_once() -> None:
     desk.queue.retire([0, 1, 2])
     desk.turn()
     desk.turn()
-    assert desk.reasons == [("redone", "Redis had lost it")] * 2
+    assert desk.reasons == [("redone", "missing from Redis")] * 2
     await desk.answer(PolicyVersion(2, 6))
     desk.turn()
     assert len(desk.intake.ready) == 2

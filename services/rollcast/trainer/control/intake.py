@@ -283,7 +283,7 @@ class Intake:
             task.attempt = self._state.ledger.refused.get(task.sequence, 0)
             self._state.ledger.note_dispatch(task)
         for sequence in self._queue.dispatch(tasks):
-            reason = self._why_missing.get(sequence, "Redis had lost it")
+            reason = self._why_missing.get(sequence, "missing from Redis")
             prompt_id = self._state.ledger.outstanding[sequence]
             self.count_outcome("redone", sequence, prompt_id, reason)
 
