@@ -14,11 +14,11 @@ from rollcast.cli.screen import figures
 from rollcast.cli.screen.curve import LABEL_COLUMNS, draw_curve
 from rollcast.cli.screen.panel import BAR_COLUMNS, Screen, flow, panel
 from rollcast.config.run import load_run_config
-from rollcast.local.event_log import RunEvent
 from rollcast.local.forecast_reading import AdviceReading, ForecastReading
 from rollcast.local.progress import Pace, Phase
 from rollcast.local.status import RunStatus
 from rollcast.runfolder.episode_words import episodes_in_words
+from rollcast.runfolder.event_log import RunEvent
 from rollcast.runfolder.records import EvaluationRecord, StepRecord
 
 CONFIG = load_run_config(Path(__file__).parents[2] / "configs/demo.yaml")
@@ -54,8 +54,9 @@ PHASES = (
     Phase("first weights", None, None),
 )
 STARTING = RunStatus(budget_share=0.0, phases=PHASES)
-EVENTS = [RunEvent(f"14:00:{second:02}", f"step {second}: pass rate 0.5") for second in range(30)]
-TROUBLE = RunEvent("13:00:00", "generator-0 killed by SIGKILL; starting it again", trouble=True)
+TWO_PM = time.mktime((2026, 1, 5, 14, 0, 0, 0, 0, -1))
+EVENTS = [RunEvent(TWO_PM + second, f"step {second}: pass rate 0.5") for second in range(30)]
+TROUBLE = RunEvent(TWO_PM - 3600, "generator-0 killed by SIGKILL; starting it again", trouble=True)
 
 
 def screen(status: RunStatus, events: list[RunEvent]) -> Screen:
@@ -70,7 +71,7 @@ def shown(status: RunStatus, events: list[RunEvent], width: int, height: int) ->
 @pytest.mark.parametrize(("width", "height"), [(80, 23), (120, 39), (60, 23), (40, 15), (20, 5)])
 @pytest.mark.parametrize("status", [RUNNING, STARTING, RunStatus()])
 def test_a_picture_never_exceeds_its_screen(status: RunStatus, width: int, height: int) -> None:
-    long = RunEvent("14:01:00", "a word " * 60 + "and-one-without-any-space-" * 10)
+    long = RunEvent(TWO_PM + 60, "a word " * 60 + "and-one-without-any-space-" * 10)
     lines = shown(status, [*EVENTS, long], width, height)
     assert len(lines) <= height
     assert all(cell_len(line) <= width for line in lines)

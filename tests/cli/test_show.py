@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rollcast.connections.port_files import publish_port
-from rollcast.local.event_log import note
+from rollcast.runfolder.event_log import note
 from testkit.terminal import Terminal
 from tests.cli.command import refusal, rollcast
 from tests.cli.run_folders import ended_early, settings, trained

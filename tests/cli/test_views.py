@@ -18,7 +18,7 @@ from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.connections.port_files import publish_port
 from rollcast.generator.grading import VerifierFailures
-from rollcast.local.event_log import read_events
+from rollcast.runfolder.event_log import read_events
 from rollcast.runfolder.verifier_failures import failures_file
 from rollcast.tasks.verifiers import find_verifier, run_verifier
 from rollcast.telemetry import trainer_metrics

@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 
 from rollcast.recorded.recorded_index import IndexEntry, RecordedIndex
 from rollcast.runfolder import files
+from rollcast.runfolder.event_log import note
 from rollcast.runfolder.records import StepRecord, as_json
 from rollcast.runfolder.writing import append_line
 from testkit.forecaster.browser import LOW_CONTRAST, NEEDS_CHROMIUM, WAIT, open_page
@@ -36,6 +37,10 @@ def test_an_episode_is_shown_turn_by_turn(tmp_path: Path, services: ForkedProgra
                 20, episode_turns_mean=3.25, episode_calls_mean=2.5, environment_seconds_share=0.63
             )
             append_line(file.with_name(files.STEPS), as_json(step))
+            note(file.parent, "generator-0 was removed: silent <b>", trouble=True)
+            expect(page.locator("#events")).to_contain_text(
+                "! generator-0 was removed: silent <b>", timeout=WAIT
+            )
             expect(page.locator("#episodes-note")).to_have_text(
                 (
                     "Newest batch: 3.2 turns and 2.5 calls an episode, 63% of their time in "

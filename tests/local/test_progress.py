@@ -10,10 +10,11 @@ import pytest
 
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.connections.port_files import port_file, publish_port
-from rollcast.local import event_log, progress
+from rollcast.local import progress
 from rollcast.local.devices import num_devices
 from rollcast.local.progress import Pace, StartUp, estimate_pace
-from rollcast.runfolder.files import RUN_FILE, RUN_LOG
+from rollcast.runfolder import event_log
+from rollcast.runfolder.files import EVENTS, RUN_FILE
 from rollcast.runfolder.records import StepRecord
 
 BEGAN = 1_700_000_000.0
@@ -100,7 +101,7 @@ def test_what_was_said_is_read_back_and_what_is_no_line_is_passed_over(tmp_path:
         event_log.note(tmp_path, "live page: http://x"),
         event_log.note(tmp_path, "two\nlines", trouble=True),
     ]
-    with (tmp_path / RUN_LOG).open("ab") as log:
+    with (tmp_path / EVENTS).open("ab") as log:
         log.write(b"nonsense\n\xff\xfe a b c\n")
     assert event_log.read_events(tmp_path) == told
     assert [(event.line, event.trouble) for event in told] == [

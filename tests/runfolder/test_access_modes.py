@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from rollcast.local.event_log import note
 from rollcast.local.process import Command, Service, ServiceSpec
 from rollcast.runfolder import files
+from rollcast.runfolder.event_log import note
 from rollcast.runfolder.folder import lock_folder, mark_format
 from rollcast.runfolder.writing import append_line, make_folder
 from testkit.system.harness import wait_for
@@ -49,7 +49,7 @@ def test_a_run_is_for_its_user_and_group(tmp_path: Path, umask: int) -> None:
         if name != files.LOCK
     }
     assert {name: mode for name, mode in modes.items() if name != files.LOCK} == expected
-    assert {files.SAMPLES, files.RUN_LOG, f"{files.LOGS}/generator-1.log"} <= modes.keys()
+    assert {files.SAMPLES, files.EVENTS, f"{files.LOGS}/generator-1.log"} <= modes.keys()
     assert _mode(folder.parent) == 0o777 & ~umask, "the folder of all runs is the user's matter"
 
 

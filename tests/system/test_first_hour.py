@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rollcast.runfolder.files import RUN_LOG
+from rollcast.runfolder.files import EVENTS, LOGS
 from testkit.forked_programs import ForkedPrograms
 from testkit.small_disk import fill, small_disk
 from testkit.system.command import goes_on, last_step, read_output, rollcast
@@ -94,14 +94,14 @@ def is_told(home: Path, title: str) -> bool:
 def test_when_every_answer_is_cut_off_the_screen_says_so_and_what_to_raise(
     tmp_path: Path, programs: ForkedPrograms
 ) -> None:
-    log = tmp_path / "runs" / "first" / RUN_LOG
+    folder = tmp_path / "runs" / "first"
     cut_off, home = "Every answer is cut off", tmp_path
     with running(home, programs, recipe=SETTINGS["recipe"] | {"max_completion_tokens": 2}) as up:
         wait_for(lambda: goes_on(up, home) and is_told(home, cut_off), 300, "the reason")
     assert len(errors(home)) == 1, read_output(home)
-    assert "can be trained on" in log.read_text(), "`show` says it later"
-    assert "can be trained on" in (log.parent / "trainer.log").read_text()
-    assert last_step(tmp_path / "runs" / "first") == 0
+    assert "can be trained on" in (folder / EVENTS).read_text(), "`show` says it later"
+    assert "can be trained on" in (folder / LOGS / "trainer.log").read_text()
+    assert last_step(folder) == 0
 
 
 def test_a_full_disk_is_on_the_screen_and_the_run_goes_on_when_there_is_room(

@@ -68,6 +68,7 @@ class Desk:
         self.ledger = Ledger()
         self.open_evaluations = OpenEvaluations("r", 60.0)
         self.outcomes: Counter[str] = Counter()
+        self.reasons: list[tuple[str, str | None]] = []
         self.exporter = Exporter("r")
         self.intake = Intake(
             make_state(ledger=self.ledger, history=SurvivingHistory(((1, 5),), 2)),
@@ -75,10 +76,16 @@ class Desk:
             self.open_evaluations,
             self.exporter,
             make_task=self.make_task,
-            count_outcome=lambda outcome, sequence, prompt_id: self.outcomes.update([outcome]),
+            count_outcome=self.count_outcome,
             find_defect=lambda group, *_: "too long" if group.prompt_id == "bad" else None,
             note_arrival=GroupSignals(Recipe(), self.exporter).note,
         )
+
+    def count_outcome(
+        self, outcome: str, sequence: int, prompt_id: str, reason: str | None
+    ) -> None:
+        self.outcomes[outcome] += 1
+        self.reasons.append((outcome, reason))
 
     def make_task(
         self, sequence: int, prompt_id: str, purpose: Purpose = Purpose.TRAIN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from rollcast.config.connections import Weights
 from rollcast.config.recipe import Recipe
 from rollcast.rollouts.base import Claimed
+from rollcast.runfolder.event_log import read_events
 from rollcast.trainer.control import fleet as fleet_module
 from rollcast.trainer.control.defects import DefectFinder
 from rollcast.trainer.control.fleet import Fleet
@@ -35,7 +37,7 @@ def claim_all(broker: MemoryBroker, owner: str) -> list[Claimed]:
 
 
 def make_fleet(
-    state: TrainerState, queue: MemoryTrainerQueue, counted: list[tuple[str, int, str]]
+    state: TrainerState, queue: MemoryTrainerQueue, counted: list[tuple[str, int, str, str]]
 ) -> Fleet:
     """Without generators; `counted` is told what is redone."""
     reporter: Any = SimpleNamespace(
@@ -71,15 +73,30 @@ def test_a_ledger_takes_back_what_was_dispatched_after_its_checkpoint() -> None:
 
 
 def test_a_fleet_by_itself_gives_the_tasks_of_a_removed_generator_to_others(tmp_path: Path) -> None:
-    broker, counted = MemoryBroker(), list[tuple[str, int, str]]()
+    broker, counted = MemoryBroker(), list[tuple[str, int, str, str]]()
     queue = MemoryTrainerQueue(broker)
     queue.dispatch([make_task(1), make_task(2)])
     claim_all(broker, "g")
     state = make_state(tmp_path, ledger=Ledger(outstanding={1: "prompt-1", 2: "prompt-2"}))
     fleet = make_fleet(state, queue, counted)
     fleet.fence("g", "silent")
-    assert counted == [("redone", 1, "prompt-1"), ("redone", 2, "prompt-2")]
+    assert counted == [
+        ("redone", number, f"prompt-{number}", "g was removed: silent") for number in (1, 2)
+    ]
     assert [claimed.task.attempt for claimed in claim_all(broker, "other")] == [1, 1]
+    member = SimpleNamespace(
+        name="h", joined=True, allocated_since=time.monotonic(), decode_tokens_per_second=0.0
+    )
+    members: Any = SimpleNamespace(members=lambda: [member])
+    fleet.publisher = members
+    fleet.watch()
+    fleet.watch()
+    fleet.fence("h", "left")
+    assert [(event.line, event.trouble) for event in read_events(tmp_path)] == [
+        ("g was removed: silent", True),
+        ("h joined", False),
+        ("h left", False),
+    ]
 
 
 def test_claims_are_not_swept_while_nobody_could_have_renewed_them(
@@ -90,9 +107,9 @@ def test_claims_are_not_swept_while_nobody_could_have_renewed_them(
     monkeypatch.setattr(
         fleet_module, "time", SimpleNamespace(time=lambda: now, monotonic=lambda: now)
     )
-    broker, counted = MemoryBroker(clock=lambda: now), list[tuple[str, int, str]]()
+    broker, counted = MemoryBroker(clock=lambda: now), list[tuple[str, int, str, str]]()
     queue = MemoryTrainerQueue(broker)
-    silence = fleet_module.MAX_SILENT_HEARTBEATS * Weights().heartbeat_timeout_seconds
+    silence = Weights().max_claim_silence_seconds
     fleet = make_fleet(
         make_state(tmp_path, ledger=Ledger(outstanding={1: "prompt-1"})), queue, counted
     )
@@ -100,7 +117,11 @@ def test_claims_are_not_swept_while_nobody_could_have_renewed_them(
     claim_all(broker, "g")
     now += 10 * silence
     queue.away_seconds += 10 * silence
-    for passed, swept in ((0.0, []), (0.9, []), (0.3, [("redone", 1, "prompt-1")])):
+    for passed, swept in (
+        (0.0, []),
+        (0.9, []),
+        (0.3, [("redone", 1, "prompt-1", "its owner was silent")]),
+    ):
         now += passed * silence
         assert fleet.watch() == (0.0 if passed else 10 * silence)
         assert counted == swept

@@ -44,7 +44,7 @@ async def test_what_redis_lost_is_dispatched_again_once() -> None:
     desk.queue.retire([0, 1, 2])
     desk.turn()
     desk.turn()
-    assert desk.outcomes["redone"] == 2
+    assert desk.reasons == [("redone", "missing from Redis")] * 2
     await desk.answer(PolicyVersion(2, 6))
     desk.turn()
     assert len(desk.intake.ready) == 2
@@ -94,6 +94,7 @@ async def test_a_task_whose_answers_cannot_be_used_is_dead_at_the_third() -> Non
     assert desk.ledger.outstanding == {0: "a"}
     assert desk.ledger.refused == {}
     assert desk.outcomes == {"redone": MAX_FAILURES - 1, "dead": 1}
+    assert set(desk.reasons) == {("redone", "too long"), ("dead", "too long")}
     (closed,) = desk.open_evaluations.close_finished(generators=True)
     assert closed.evaluation is not None
     assert (closed.evaluation.num_prompts, closed.evaluation.samples) == (1, 2)

@@ -108,6 +108,8 @@ def test_refilled_batches_are_full(tmp_path: Path, schedule: Any) -> None:
     )
     outcomes = check_every_task_once(lines(config, "tasks.jsonl"))
     assert outcomes["used"] == 32
+    marks = [line for line in lines(config, "tasks.jsonl") if line["what"] == "filtered"]
+    assert {mark["reason"] for mark in marks} <= {"every answer right", "every answer wrong"}
     assert all(len({s.advantage for s in update}) > 1 for update in learners.updates)
     # The reward is that of all groups, not of those that happened to have variance.
     rewards = [line["reward_mean"] for line in lines(config, "steps.jsonl")]

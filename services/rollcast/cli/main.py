@@ -17,6 +17,7 @@ from rollcast.cli import (
     fit,
     init,
     model,
+    queue,
     recipe,
     replay,
     show,
@@ -93,6 +94,7 @@ app.command(cls=OnceCommand)(init.init)
 app.command("try", cls=OnceCommand)(try_out.try_out)
 app.command()(up.up)
 app.command()(show.show)
+app.command(cls=OnceCommand)(queue.queue)
 app.command(cls=OnceCommand)(audit.audit)
 app.command()(replay.replay)
 app.command(cls=OnceCommand)(fit.fit)

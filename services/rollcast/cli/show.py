@@ -72,9 +72,9 @@ def look_at(run: Path) -> Screen:
     """All that is shown of the run in this folder, as it is now. Raises UserError."""
     from rollcast.cli.screen.panel import Screen
     from rollcast.local.disk_watch import DiskWatch
-    from rollcast.local.event_log import RunEvent, read_events
     from rollcast.local.forecast_reading import forecast_of_folder
     from rollcast.local.status import StatusReader
+    from rollcast.runfolder.event_log import RunEvent, read_events
     from rollcast.runfolder.folder import is_held
 
     config = load_run_settings(run)
@@ -92,8 +92,7 @@ def look_at(run: Path) -> Screen:
     events = read_events(config.run_folder)
     if is_running:  # a full disk takes no line in the log
         events += [
-            RunEvent(time.strftime("%H:%M:%S"), line, True)
-            for line in DiskWatch(config.run_folder).lines()
+            RunEvent(time.time(), line, True) for line in DiskWatch(config.run_folder).lines()
         ]
     return Screen(config, status, events, state, page, time.time(), is_running=is_running)
 

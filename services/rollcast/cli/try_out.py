@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rollcast.cli.output import say
+from rollcast.config.printable import one_line, short_line
 from rollcast.curves.amounts import format_count
-from rollcast.local.event_log import one_line, short_line
 
 if TYPE_CHECKING:
     from rollcast.config.recipe import Recipe

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from rollcast.local.event_log import RunEvent
+from rollcast.runfolder.event_log import RunEvent
 from rollcast.runfolder.verifier_failures import read_failures
 
 _LINE = re.compile(

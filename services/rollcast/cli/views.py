@@ -13,16 +13,17 @@ from rollcast.cli.screen import figures
 from rollcast.cli.screen.panel import Screen, panel
 from rollcast.cli.verifier_news import VerifierNews
 from rollcast.config.errors import UserError
+from rollcast.config.printable import one_line
 from rollcast.config.run import RunConfig
 from rollcast.curves.amounts import format_count, incomplete_points
 from rollcast.local.disk_watch import DiskWatch
-from rollcast.local.event_log import RunEvent, note, one_line
 from rollcast.local.frozen_forecast import freeze
 from rollcast.local.status import RunStatus, StatusReader
 from rollcast.local.supervisor import EventReport, RunState
 from rollcast.local.up import View
 from rollcast.recipe.group_signal import why_none_is_used
 from rollcast.runfolder.episode_losses import read_losses
+from rollcast.runfolder.event_log import RunEvent, note
 from rollcast.runfolder.records import EvaluationRecord
 
 REFRESH_SECONDS = 1.0
@@ -177,7 +178,7 @@ class PlainView:
         at = (
             time.strftime("%H:%M:%S")
             if self._follower is None
-            else note(self._follower.config.run_folder, line, trouble=trouble).at
+            else note(self._follower.config.run_folder, line, trouble=trouble).local_time
         )
         print(f"{at} {WARNING if trouble else ''}{one_line(line)}", flush=True)
 

@@ -149,6 +149,11 @@ class Weights(Settings):
     """Joiners that arrive within this time enter in one epoch."""
 
     @property
+    def max_claim_silence_seconds(self) -> float:
+        """A claim that was not renewed for this long has lost its owner."""
+        return 3.0 * self.heartbeat_timeout_seconds
+
+    @property
     def uses_store(self) -> bool:
         """Whether versions are objects that generators pull."""
         has_location = self.store.location is not None

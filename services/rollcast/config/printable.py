@@ -4,6 +4,7 @@ import unicodedata
 
 _SHOWN_CATEGORIES = ("Zs",)
 """Blanks of other kinds, which `str.isprintable` refuses."""
+_CONTROLS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], "\N{REPLACEMENT CHARACTER}")
 
 
 def printable(text: str) -> str:
@@ -23,3 +24,16 @@ def _is_shown(letter: str) -> bool:
         or letter in "\n\t"
         or unicodedata.category(letter) in _SHOWN_CATEGORIES
     )
+
+
+def one_line(text: str) -> str:
+    """Texts of models, and exceptions that repeat them, could move the cursor or hide earlier
+    output.
+    """
+    return " ".join(text.split()).translate(_CONTROLS)
+
+
+def short_line(text: str, max_characters: int) -> str:
+    """Longest text; a longer one ends in dots."""
+    line = one_line(text)
+    return line if len(line) <= max_characters else f"{line[:max_characters]}..."

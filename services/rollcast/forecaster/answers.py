@@ -37,6 +37,7 @@ from rollcast.forecaster.schema import (
     Trace,
 )
 from rollcast.recipe.group_signal import came_back_in_words
+from rollcast.runfolder.event_log import RunEvent
 from rollcast.scaling.decisions.verdict import Verdict, VerdictKind
 from rollcast.scaling.law.baselines import power_law
 from rollcast.scaling.law.curve import Array
@@ -200,7 +201,11 @@ def past_answer(kept_forecast: KeptForecast) -> PastAnswer:
 
 
 def status_answer(
-    run: str, status: TrainerStatus, trace: tuple[Trace, ...], episodes: tuple[str, ...]
+    run: str,
+    status: TrainerStatus,
+    trace: tuple[Trace, ...],
+    episodes: tuple[str, ...],
+    events: list[RunEvent],
 ) -> StatusAnswer:
     fields = {
         name: finite_or_none(value)
@@ -219,6 +224,7 @@ def status_answer(
         groups=groups,
         episodes=", ".join(episodes),
         trace=list(trace),
+        events=events,
         **fields,
     )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rollcast.recorded.recorded_index import RecordedIndex
 from rollcast.runfolder import files
+from rollcast.runfolder.event_log import RunEvent, read_events
 from rollcast.runfolder.record_file import newest_lines
 from rollcast.runfolder.records import Record, StepRecord, parse
 from rollcast.runfolder.samples import SamplesRecord
@@ -42,6 +43,11 @@ class FolderTail:
         # A page of a run that is over is served from links to its folder.
         run_folder = (self.folder / files.RECORDED).resolve().parent
         return str(run_folder), sorted({entry.step for entry in entries})
+
+    def events(self) -> list[RunEvent]:
+        """The newest events, newest first."""
+        # As many as a person reads
+        return read_events(self.folder)[-20:][::-1]
 
     def step(self) -> StepRecord | None:
         """The newest optimizer step."""

@@ -169,11 +169,16 @@ class RunApi:
         return schema.PastCurveAnswer(forecast=past, compute=list(grid), **bands)
 
     def status(self, run: RunName) -> schema.StatusAnswer:
-        """Staleness, truncation and step, as the run's trainer reports them."""
+        """Staleness, truncation and step, as the run's trainer reports them, and the last events in
+        its folder.
+        """
         item = self._find(run)
-        step = self._tail.step() if item.newest.run == self._tail.run else None
+        is_own = item.newest.run == self._tail.run
+        step = self._tail.step() if is_own else None
         episodes = () if step is None else episodes_in_words(step)
-        return answers.status_answer(item.name, *self._board.status(item.newest.run), episodes)
+        events = self._tail.events() if is_own else []
+        status, trace = self._board.status(item.newest.run)
+        return answers.status_answer(item.name, status, trace, episodes, events)
 
     def samples(self, run: RunName) -> schema.SamplesAnswer:
         """Completions of the newest evaluations; episodes turn by turn, with tokens

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from rollcast.config.bounds import MOST_COMPUTE
+from rollcast.runfolder.event_log import RunEvent
 from rollcast.runfolder.samples import SamplesRecord
 
 
@@ -309,6 +310,8 @@ class StatusAnswer(Answer):
     any."""
     trace: list[Trace]
     """The last steps seen, oldest first."""
+    events: list[RunEvent] = []
+    """The last events of the run's folder, newest first; empty if this forecaster has none."""
 
 
 class SamplesAnswer(Answer):

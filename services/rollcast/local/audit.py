@@ -18,11 +18,11 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
+from rollcast.config.printable import short_line
 from rollcast.config.recipe import Recipe
 from rollcast.config.rules_versions import FIRST_RULES, GRADING_RULES, SPLIT_RULES
 from rollcast.config.tasks import Tasks
 from rollcast.config.verifiers import JudgeVerifier
-from rollcast.local.event_log import short_line
 from rollcast.local.model_name import find_model_files
 from rollcast.runfolder.files import SAMPLES, Place
 from rollcast.runfolder.record_file import RecordFile

@@ -22,6 +22,7 @@ READ = (
     files.STEPS,
     files.SAMPLES,
     files.TASKS,
+    files.EVENTS,
     files.FORMAT,
     files.BEFORE,
     files.UP_FILE,

@@ -94,6 +94,11 @@ def classify_group(
     return GroupSignal.RIGHT if eligible_rewards[0] >= 1.0 else GroupSignal.EQUAL
 
 
+def signal_in_words(signal: GroupSignal) -> str:
+    """Why a group of this signal is not trained on."""
+    return _HOW.get(signal, "no rollout with a token to train on")
+
+
 def came_back_in_words(counts: Mapping[str, float]) -> str:
     """How many groups came back, how many of them are usable, and why the others are not; empty if
     none came back.

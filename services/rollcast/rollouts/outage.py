@@ -67,8 +67,11 @@ def _is_group_missing(error: ResponseError) -> bool:
 class Outage:
     """Repeats commands while Redis is away, and measures for how long it was."""
 
-    def __init__(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    def __init__(
+        self, patience_seconds: float = PATIENCE_SECONDS, *, is_logged: bool = True
+    ) -> None:
         self._patience = patience_seconds
+        self._is_logged = is_logged
         self._lock = threading.Lock()  # the trainer's fence comes from another thread
         self._since: float | None = None
         self._seconds = 0.0
@@ -128,6 +131,8 @@ class Outage:
         }
 
     def _begin(self, state: RetryCallState) -> None:
+        if not self._is_logged:
+            return
         with self._lock:
             if self._since is not None:
                 return

@@ -303,7 +303,7 @@ class TaskMark:
     generator: str | None = None
     """The generator that handed tasks over."""
     reason: str | None = None
-    """Reason for an early stop."""
+    """Reason for an early stop, or why a task was filtered, dead or redone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from rollcast.cli.screen import figures
 from rollcast.cli.screen.curve import draw_curve
 from rollcast.cli.verifier_news import newest_of_each
 from rollcast.config.run import RunConfig
-from rollcast.local.event_log import RunEvent
 from rollcast.local.status import RunStatus
+from rollcast.runfolder.event_log import RunEvent
 
 BAR_COLUMNS = 20
 GAP = " · "
@@ -123,9 +123,8 @@ def _events(events: Sequence[RunEvent], width: int) -> list[Text]:
     lines = []
     for event in [*reversed(troubles), *reversed(other_events)]:
         mark, style = ("!", "bold red") if event.trouble else (" ", "")
-        lines += [
-            Text(line, style) for line in _wrap_line(f"{mark} {event.at} {event.line}", width, 11)
-        ]
+        text = f"{mark} {event.local_time} {event.line}"
+        lines += [Text(line, style) for line in _wrap_line(text, width, 11)]
     return lines
 
 

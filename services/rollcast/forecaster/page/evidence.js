@@ -3,7 +3,7 @@
 import { asRate } from "./figure.js";
 import { clearChart, drawChart } from "./plot.js";
 import { $, ask, column, runPath, state } from "./state.js";
-import { showStalenessTable } from "./tables.js";
+import { showEventsTable, showStalenessTable } from "./tables.js";
 import { between, chance, compute, hours, rate, share, verdictWord } from "./words.js";
 
 const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
@@ -77,6 +77,7 @@ export function showStatus() {
   $("groups-note").textContent = s.groups && `Since the trainer started ${s.groups}.`;
   $("episodes-note").hidden = s.episodes === "";
   $("episodes-note").textContent = s.episodes && `Newest batch: ${s.episodes}.`;
+  showEventsTable(s.events);
   drawStaleness(s);
   drawTruncation(s);
 }

@@ -32,6 +32,11 @@ export function showStalenessTable(rows) {
   fill("staleness-table", rows.map(({ steps, share: part }) => [String(steps), share(part)]), "This run's source reports no staleness.");
 }
 
+export function showEventsTable(events) {
+  fill("events", events.map(({ at, line, trouble }) => [new Date(at * 1000).toLocaleString("en"), `${trouble ? "! " : ""}${line}`]),
+    "No events yet, or this forecaster does not have the run's folder.");
+}
+
 /* `why`: said instead of rows if there are none. */
 function fill(id, rows, why = "") {
   const table = document.getElementById(id);

@@ -4,8 +4,8 @@ run.
 
 from collections.abc import Iterator
 
+from rollcast.config.printable import one_line, short_line
 from rollcast.config.tasks import Tasks
-from rollcast.local.event_log import one_line, short_line
 from rollcast.tasks.prompt import Prompt
 from rollcast.tasks.prompts import load
 from rollcast.tasks.trial import grader, reference_answer

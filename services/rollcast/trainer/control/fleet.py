@@ -19,6 +19,7 @@ from rollcast.recipe.schedule import PipelineState, Schedule
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.records import Purpose
+from rollcast.runfolder.event_log import note
 from rollcast.runfolder.records import TaskMark
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.control.hand_over import HandOvers, groups_to_move
@@ -33,8 +34,6 @@ OnRemoved = Callable[[str, str], None]
 
 AWAY_RETRY_SECONDS = 0.5
 """Between two calls to a Redis that stays away."""
-MAX_SILENT_HEARTBEATS = 3.0
-"""Heartbeat timeouts after which a claim that is not renewed has lost its owner."""
 log = get_logger()
 
 
@@ -62,6 +61,8 @@ class Fleet:
     """Whether any generator was at work when `watch` looked."""
     _hand_overs: HandOvers = field(default_factory=HandOvers)
     _counted: set[str] = field(default_factory=set)
+    _joined: set[str] = field(default_factory=set)
+    """Generators at work when `watch` looked."""
 
     def __post_init__(self) -> None:
         self.publisher = self.make_publisher(self.fence)
@@ -77,7 +78,11 @@ class Fleet:
         if away_seconds > 0:
             # In Unix seconds, as the times of claims are.
             self._redis_back_at = time.time()
-        self.has_joined = any(member.joined for member in members)
+        joined = {member.name for member in members if member.joined}
+        for name in sorted(joined - self._joined):
+            note(self._state.folder, f"{name} joined")
+        self._joined = joined
+        self.has_joined = bool(joined)
         if not self.has_joined:
             self._reporter.no_generator()
         self.count_compute()
@@ -87,15 +92,15 @@ class Fleet:
         )
         if overdue:
             log.warning("groups took longer than any working generator needs", tasks=overdue)
-            self._count_redone(self._queue.redo(overdue, "overdue").redone)
+            self._count_redone(self._queue.redo(overdue, "overdue").redone, "overdue")
         # Between two sweeps for claims that are not renewed
         if time.monotonic() - self._swept_at > 5.0:
             self._swept_at = time.monotonic()
             # No claim could be renewed while Redis was away, or be seen before this trainer
             # started.
-            silent_seconds = MAX_SILENT_HEARTBEATS * self.settings.heartbeat_timeout_seconds
+            silent_seconds = self.settings.max_claim_silence_seconds
             if time.time() - self._redis_back_at > silent_seconds:
-                self._count_redone(self._queue.sweep(silent_seconds).redone)
+                self._count_redone(self._queue.sweep(silent_seconds).redone, "its owner was silent")
         return away_seconds
 
     def count_compute(self) -> None:
@@ -177,10 +182,13 @@ class Fleet:
                 reason=reason,
                 redone=len(redispatch.redone),
             )
-            self._count_redone(redispatch.redone)
+            has_left = reason == "left"
+            words = f"{generator} left" if has_left else f"{generator} was removed: {reason}"
+            note(self._state.folder, words, trouble=not has_left)
+            self._count_redone(redispatch.redone, words)
             return
 
-    def _count_redone(self, sequences: Iterable[int]) -> None:
+    def _count_redone(self, sequences: Iterable[int], reason: str) -> None:
         for sequence in sequences:
             if prompt_id := self._state.ledger.outstanding.get(sequence):
-                self._reporter.count_group("redone", sequence, prompt_id)
+                self._reporter.count_group("redone", sequence, prompt_id, reason)

@@ -47,8 +47,8 @@ class Intake:
     _exporter: Exporter
     make_task: Callable[[int, str], PromptTask]
     """Makes a task of the ledger again, of its sequence and prompt id."""
-    count_outcome: Callable[[TaskOutcome, int, str], None]
-    """Counts the outcome of a task, by its sequence and prompt id."""
+    count_outcome: Callable[[TaskOutcome, int, str, str | None], None]
+    """Counts the outcome of a task, by its sequence and prompt id, with the reason."""
     find_defect: Callable[[RolloutGroup, PromptTask], str | None]
     is_filtered: Callable[[RolloutGroup], bool] = lambda _: False
     """Whether a group counts towards no batch."""
@@ -73,6 +73,8 @@ class Intake:
     """Stream ids to be removed."""
     _refused: dict[str, str] = field(default_factory=dict)
     """Stream ids to be buried, with the reason."""
+    _why_missing: dict[int, str] = field(default_factory=dict)
+    """Tasks whose answer could not be used, with the reason, until `reconcile`."""
 
     def __post_init__(self) -> None:
         self._exporter.add(
@@ -134,8 +136,11 @@ class Intake:
         ):
             self._refuse(delivery, defect)
             if self._state.ledger.refuse(sequence) == MAX_FAILURES:
-                self.count_outcome("dead", sequence, self._state.ledger.settle(sequence))
+                self._give_up(sequence, defect)
+            else:
+                self._why_missing[sequence] = defect
         elif not self._survives(group):
+            self._why_missing[sequence] = "tokens of lost weights"
             self._discard(delivery, "lost_version")
         else:
             self._count_episodes(group)
@@ -222,6 +227,7 @@ class Intake:
                 tasks=len(missing_sequences),
             )
             self._dispatch_again(missing_sequences)
+        self._why_missing.clear()
 
     def reconcile_evaluation(self) -> None:
         """A new snapshot; dead tasks are buried, evaluation tasks
@@ -258,8 +264,13 @@ class Intake:
             elif sequence in self._state.ledger.outstanding.keys() - settled:
                 self._state.ledger.note_failures(sequence, dead.attempt)
                 if is_final:
-                    self.count_outcome("dead", sequence, self._state.ledger.settle(sequence))
+                    self._give_up(sequence, dead.reason)
+                else:
+                    self._why_missing[sequence] = dead.reason
         self._queue.retire(list(self.snapshot.dead))
+
+    def _give_up(self, sequence: int, reason: str) -> None:
+        self.count_outcome("dead", sequence, self._state.ledger.settle(sequence), reason)
 
     def _dispatch_again(self, sequences: Iterable[int]) -> None:
         tasks = [
@@ -272,7 +283,9 @@ class Intake:
             task.attempt = self._state.ledger.refused.get(task.sequence, 0)
             self._state.ledger.note_dispatch(task)
         for sequence in self._queue.dispatch(tasks):
-            self.count_outcome("redone", sequence, self._state.ledger.outstanding[sequence])
+            reason = self._why_missing.get(sequence, "missing from Redis")
+            prompt_id = self._state.ledger.outstanding[sequence]
+            self.count_outcome("redone", sequence, prompt_id, reason)
 
     def groups(self) -> tuple[Group, ...]:
         """Every dispatched and unsettled training group, as the schedule sees it."""
@@ -335,4 +348,4 @@ class Intake:
                 self.teacher.forget(sequence)
             prompt_id = self._state.ledger.settle(sequence)
             self._state.ledger.owed.append(prompt_id)
-            self.count_outcome("stale", sequence, prompt_id)
+            self.count_outcome("stale", sequence, prompt_id, None)

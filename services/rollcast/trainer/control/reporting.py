@@ -14,6 +14,7 @@ from rollcast.recipe.staleness import LONGEST_GROUP_WARNING
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.records import EpisodeEnd, PromptTask, Purpose, RolloutGroup
 from rollcast.runfolder import files
+from rollcast.runfolder.event_log import note
 from rollcast.runfolder.records import (
     EvaluationRecord,
     IncarnationRecord,
@@ -39,6 +40,7 @@ from rollcast.trainer.control.telemetry import (
     export_batch_statistics,
     export_lost_prompts,
     export_ratios,
+    why_filtered,
 )
 from rollcast.trainer.learner.step_sums import UpdateStats
 from rollcast.wire.version import PolicyVersion
@@ -73,6 +75,7 @@ class Reporter:
         step = self._state.progress.step
         record = IncarnationRecord(history.incarnation, step, time.time())
         append_line(self._state.folder / files.INCARNATIONS, as_json(record))
+        note(self._state.folder, f"trainer {history.incarnation} starts at step {step}")
         set_gauge = self._exporter.set
         set_gauge(trainer_metrics.INCARNATION, history.incarnation)
         set_gauge(trainer_metrics.TRAINER_STEP, step)
@@ -117,14 +120,19 @@ class Reporter:
             episodes=dict(Counter(str(episode.end) for episode in episodes)),
             # A longer sentence about a failed environment is cut in tasks.jsonl
             failures=dict(Counter(episode.reason[:300] for episode in failed_episodes)),
+            reason=why_filtered(group, self._recipe) if outcome == "filtered" else None,
         )
         self._count_outcome(mark, group.prompt_id)
 
-    def count_group(self, outcome: TaskOutcome, sequence: int, prompt_id: str) -> None:
+    def count_group(
+        self, outcome: TaskOutcome, sequence: int, prompt_id: str, reason: str | None
+    ) -> None:
         """One group settled or redone; by length and past pass rate too, so that a bias could be
         seen.
         """
-        self._count_outcome(TaskMark(outcome, tasks=[sequence]), prompt_id)
+        # A reason may quote text that another program wrote to Redis
+        mark = TaskMark(outcome, tasks=[sequence], reason=reason and reason[:300])
+        self._count_outcome(mark, prompt_id)
 
     def _count_outcome(self, mark: TaskMark, prompt_id: str) -> None:
         self._exporter.add(trainer_metrics.GROUPS, outcome=mark.what)

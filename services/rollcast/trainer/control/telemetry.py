@@ -7,7 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from rollcast.config.recipe import Recipe
-from rollcast.recipe.group_signal import GroupSignal, classify_group, why_none_is_used
+from rollcast.recipe.group_signal import (
+    GroupSignal,
+    classify_group,
+    signal_in_words,
+    why_none_is_used,
+)
 from rollcast.rollouts.records import Purpose, RolloutGroup
 from rollcast.runfolder.records import EvaluationRecord
 from rollcast.telemetry import evaluation_metrics, trainer_metrics
@@ -109,6 +114,26 @@ def export_lost_prompts(exporter: Exporter, evaluation: EvaluationRecord) -> Non
     )
 
 
+def _signal(group: RolloutGroup, recipe: Recipe) -> GroupSignal:
+    rollouts = group.rollouts
+    compared = [compared_reward(rollout, recipe) for rollout in rollouts]
+    return classify_group(
+        [sum(rewards) for rewards in compared],
+        [rollout.truncated for rollout in rollouts],
+        [rollout.has_verdict for rollout in rollouts],
+        recipe,
+        compared,
+    )
+
+
+def why_filtered(group: RolloutGroup, recipe: Recipe) -> str:
+    """Why no rollout of a filtered group was trained on."""
+    signal = _signal(group, recipe)
+    if signal is GroupSignal.USABLE and recipe.filter is not None:
+        signal = GroupSignal.FILTERED
+    return signal_in_words(signal)
+
+
 @dataclass(eq=False)
 class GroupSignals:
     """Counts what the training groups that come back can teach, and warns if none of the first ones
@@ -128,15 +153,7 @@ class GroupSignals:
 
     def note(self, group: RolloutGroup) -> None:
         """Count a group that answers its task, once."""
-        rollouts = group.rollouts
-        compared = [compared_reward(rollout, self._recipe) for rollout in rollouts]
-        signal = classify_group(
-            [sum(rewards) for rewards in compared],
-            [rollout.truncated for rollout in rollouts],
-            [rollout.has_verdict for rollout in rollouts],
-            self._recipe,
-            compared,
-        )
+        signal = _signal(group, self._recipe)
         if (
             signal is GroupSignal.USABLE
             and self._recipe.filter is not None
