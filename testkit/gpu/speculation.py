@@ -74,18 +74,10 @@ def drafting(folder: Path) -> list[dict[str, Any] | None]:
 
 def make_versions(folder: Path, *, is_small: bool) -> dict[PolicyVersion, dict[str, Any]]:
     """A model of random weights, and a file for each version; the first has the model's own."""
-    config = models.qwen3(shape_name(is_small=is_small))
-    if is_small:
-        config.update(SERVED)
-    torch.manual_seed(0)
-    model = Qwen3ForCausalLM(config)
-    with torch.no_grad():
-        # Logits with a standard deviation of about 3: a fresh model's distributions are nearly
-        # uniform, and errors do not show in them.
-        scale = config.initializer_range * math.sqrt(config.hidden_size)
-        model.model.norm.weight.mul_(3.0 / scale)
-    first_token.write_model(
-        folder / "model", model, end_stride=97 if is_small else first_token.END_STRIDE
+    model = write_peaked_model(
+        folder,
+        shape_name(is_small=is_small),
+        end_stride=97 if is_small else first_token.END_STRIDE,
     )
     base = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     weights = {}
@@ -94,6 +86,31 @@ def make_versions(folder: Path, *, is_small: bool) -> dict[PolicyVersion, dict[s
         weights[version] = perturb(base, step, scale=0.05) if step else base
         save_file(weights[version], version_file(folder, version))
     return weights
+
+
+def write_peaked_model(
+    folder: Path,
+    shape: str,
+    *,
+    end_stride: int,
+    is_tied: bool = True,
+    dtype: torch.dtype = torch.float32,
+) -> Any:
+    """A model of random weights in `folder`/model, whose logits have a standard deviation of about
+    3: a fresh model's distributions are nearly uniform, and errors do not show in them. One with a
+    tied head repeats its last token.
+    """
+    config = models.qwen3(shape)
+    config.tie_word_embeddings = is_tied
+    if shape == models.SMALL:
+        config.update(SERVED)
+    torch.manual_seed(0)
+    model = Qwen3ForCausalLM(config)
+    with torch.no_grad():
+        scale = config.initializer_range * math.sqrt(config.hidden_size)
+        model.model.norm.weight.mul_(3.0 / scale)
+    first_token.write_model(folder / "model", model.to(dtype), end_stride=end_stride)
+    return model
 
 
 def version_file(folder: Path, version: PolicyVersion) -> Path:
