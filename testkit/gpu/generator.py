@@ -48,8 +48,8 @@ SMALL_SLOTS = (16, 32)
 ROLLOUTS = 16
 PROMPT_TOKENS = 64
 MIN_RATIO = 0.85
-"""Of the service's tokens a second over those of bare vLLM, at each number of slots; as in
-`benchmarks.pipeline`."""
+"""The service's tokens a second over those of bare vLLM, at each number of slots; the same bound as
+in `benchmarks.pipeline`."""
 
 
 Workload = tuple[int, list[PromptTask]]
@@ -198,7 +198,7 @@ def run_config(folder: Path, engine: dict[str, str], slots: int, budget: int) ->
 
 
 def make_tasks(slots: int, budget: int) -> list[PromptTask]:
-    """As many as fill the slots twice, each with a prompt of its own."""
+    """Tasks that fill the slots twice, each with a prompt of its own."""
     rng = np.random.default_rng(slots)
     return [
         PromptTask(

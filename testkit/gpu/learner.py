@@ -201,7 +201,7 @@ def steps(
     )
     computed_tokens = sum(map(packed_tokens if variant.packing else padded_tokens, micro_batches))
     learner.update(micro_batches, denominator(sequences))
-    # With the short sequences: what is compiled is compiled by now
+    # The short sequences included; all code is compiled by now
     first_seconds = time.perf_counter() - started
     stats = [learner.update(micro_batches, denominator(sequences)) for _ in range(3)]
     seconds = statistics.median(step_stats.seconds for step_stats in stats)

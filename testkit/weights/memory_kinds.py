@@ -27,8 +27,8 @@ class _MallocInfo(ctypes.Structure):
 def memory_by_kind() -> dict[str, float]:
     """Sizes in MiB, and the number of process groups of wire 2 that are alive.
 
-    NCCL does not report its own memory. On the host it is what is mapped of its segments and of the
-    driver's devices; on the card it is in what is used and not reserved by torch.
+    NCCL does not report its own memory. On the host it maps segments and the driver's devices; on
+    the card it has a part of the used memory that torch has not reserved.
     """
     mallinfo2 = ctypes.CDLL(None).mallinfo2
     mallinfo2.restype = _MallocInfo

@@ -54,7 +54,7 @@ def decide_automatically(
     obstacle: str | None, name: str | None, cards: tuple[CompiledCard, ...]
 ) -> tuple[bool, str]:
     """The decision of `auto` and its reason. `obstacle`: why the model cannot be compiled, if it
-    cannot. `name`: of the GPU; None = there is none.
+    cannot. `name`: of the GPU; None on a CPU.
     """
     if name is None:
         return False, "there is no GPU"
