@@ -12,26 +12,26 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from rollcast.config.run import RunConfig, parse_run_config
+from rollcast.config.run import RunConfig
 from rollcast.config.tasks import Tasks
 from rollcast.generator.claims import ClaimLoop
 from rollcast.generator.grading import GradingThreads
 from rollcast.generator.slots import Slots
 from rollcast.generator.vllm.engine import SKELETON, Engine
 from rollcast.generator.vllm.engine_start import engine_arguments, set_environment
-from rollcast.rollouts.records import LengthBudget, PromptTask, Purpose, RolloutGroup, Sampling
+from rollcast.rollouts.records import LengthBudget, PromptTask, RolloutGroup
 from rollcast.telemetry.exporter import Exporter
 from testkit.generator.bare_engine import bare_tokens_per_second
 from testkit.gpu import card, models
 from testkit.gpu.parts import report
-from testkit.gpu.speculation import replay_figures, write_peaked_model
+from testkit.gpu.speculation import make_task, replay_figures, run_config, write_peaked_model
 from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
 
 BARE = "bare vLLM"
@@ -46,7 +46,6 @@ ENGINES: dict[str, dict[str, str]] = {
 SLOTS = (64, 256)
 SMALL_SLOTS = (16, 32)
 ROLLOUTS = 16
-PROMPT_TOKENS = 64
 MIN_RATIO = 0.85
 """The service's tokens a second over those of bare vLLM, at each number of slots; the same bound as
 in `benchmarks.pipeline`."""
@@ -76,12 +75,11 @@ def measure(name: str, *, is_small: bool) -> dict[str, Any]:
 
 def targets(rows: list[dict[str, Any]], *, is_small: bool) -> dict[str, bool]:
     """Adds each row's ratio to bare vLLM by slots. Tiny engines are no measure of speed."""
-    rates = {row["engine"]: row.get("tokens_per_second", {}) for row in rows}
+    (bare,) = [row.get("tokens_per_second", {}) for row in rows if row["engine"] == BARE]
     for row in rows:
-        bare = rates[BARE]
-        own = rates[row["engine"]]
+        rates = row.get("tokens_per_second", {})
         row["over_bare_vllm"] = {
-            slots: round(own[slots] / bare[slots], 3) for slots in own.keys() & bare.keys()
+            slots: round(rates[slots] / bare[slots], 3) for slots in bare if slots in rates
         }
     ran = {"every engine ran": not any("failed" in row for row in rows)}
     if is_small:
@@ -95,16 +93,23 @@ def engine_row(folder: Path, engine: str, *, is_small: bool) -> dict[str, Any]:
     """Tokens a second by slots; for the service also the errors of log-probs."""
     few, many = SMALL_SLOTS if is_small else SLOTS
     budget = 24 if is_small else 512
-    config = run_config(folder, ENGINES[engine], many, budget)
-    # The first warms up, and its rate is replaced by that of the second.
-    workloads = [(slots, make_tasks(slots, budget)) for slots in (few, few, many)]
+    settings = ENGINES[engine]
+    config = run_config(folder, None, dtype="bfloat16", slots=many, budget=budget, **settings)
+    model_config = models.qwen3(models.SMALL if is_small else "0.6b")
+    tasks = [
+        replace(make_task(ROLLOUTS, model_config, seed=seed), length=LengthBudget(budget))
+        for seed in range(1, 1 + 2 * many // ROLLOUTS)
+    ]
+    # Each slot is filled twice. The first workload warms up, and its rate is replaced by that of
+    # the second.
+    workloads = [(slots, tasks[: 2 * slots // ROLLOUTS]) for slots in (few, few, many)]
     set_environment(config.generator)
     sample = sample_bare if engine == BARE else sample_service
     rates, groups = asyncio.run(sample(config, workloads))
     row = {"tokens_per_second": {str(slots): round(rate, 1) for slots, rate in rates.items()}}
     if not groups:
         return row
-    (task,) = [task for task in workloads[-1][1] if task.sequence == groups[0].sequence]
+    task = tasks[groups[0].sequence - 1]
     # Eight rollouts: enough tokens for a mean
     return row | replay_figures(folder, groups[0].rollouts[:8], task, {SKELETON: {}})
 
@@ -174,46 +179,3 @@ async def serve(
     await claiming
     await claims.close()
     return groups, seconds
-
-
-def run_config(folder: Path, engine: dict[str, str], slots: int, budget: int) -> RunConfig:
-    return parse_run_config(
-        {
-            "run": "proof",
-            "folder": str(folder / "runs"),
-            "model": {
-                "path": str(folder / "model"),
-                "dtype": "bfloat16",
-                "max_length": PROMPT_TOKENS + budget,
-            },
-            "recipe": {
-                "length_control": {"kind": "none"},
-                "max_prompt_tokens": PROMPT_TOKENS,
-                "max_completion_tokens": budget,
-            },
-            "generator": {"slots": slots, "block_size": 32, "engine": engine},
-        },
-        source="proof",
-    )
-
-
-def make_tasks(slots: int, budget: int) -> list[PromptTask]:
-    """Tasks that fill the slots twice, each with a prompt of its own."""
-    rng = np.random.default_rng(slots)
-    return [
-        PromptTask(
-            sequence=sequence,
-            incarnation=1,
-            purpose=Purpose.TRAIN,
-            dataset="proof",
-            prompt_id=str(sequence),
-            # Tokens that the smallest vocabulary has
-            prompt_token_ids=rng.integers(0, 200, PROMPT_TOKENS).astype(np.int32),
-            num_rollouts=ROLLOUTS,
-            sampling=Sampling(),
-            length=LengthBudget(max_tokens=budget),
-            verifier="arithmetic",
-            reference='"1"',
-        )
-        for sequence in range(1, 1 + 2 * slots // ROLLOUTS)
-    ]

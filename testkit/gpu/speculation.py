@@ -183,45 +183,55 @@ def unvalidated_drafts() -> Iterator[None]:
         yield
 
 
-def run_config(folder: Path, drafts: dict[str, Any] | None) -> RunConfig:
+def run_config(
+    folder: Path,
+    drafts: dict[str, Any] | None,
+    *,
+    dtype: str = "float32",
+    slots: int = 64,
+    budget: int = MAX_TOKENS,
+    **engine: str,
+) -> RunConfig:
+    """`budget`: completion tokens. `engine`: other settings of generator.engine."""
     return parse_run_config(
         {
             "run": "proof",
             "folder": str(folder / "runs"),
             "model": {
                 "path": str(folder / "model"),
-                "dtype": "float32",
-                "max_length": PROMPT_TOKENS + MAX_TOKENS,
+                "dtype": dtype,
+                "max_length": PROMPT_TOKENS + budget,
             },
             "recipe": {
                 "length_control": {"kind": "none"},
                 "max_prompt_tokens": PROMPT_TOKENS,
-                "max_completion_tokens": MAX_TOKENS,
+                "max_completion_tokens": budget,
             },
             "generator": {
-                "slots": 64,
+                "slots": slots,
                 "block_size": 32,
-                "engine": {"speculative_config": drafts},
+                "engine": {"speculative_config": drafts, **engine},
             },
         },
         source="proof",
     )
 
 
-def make_task(num_rollouts: int, model_config: Any) -> PromptTask:
-    prompt = np.random.default_rng(1).integers(0, model_config.vocab_size, PROMPT_TOKENS)
+def make_task(num_rollouts: int, model_config: Any, *, seed: int = 1) -> PromptTask:
+    """`seed`: of the prompt, and the task's number."""
+    prompt = np.random.default_rng(seed).integers(0, model_config.vocab_size, PROMPT_TOKENS)
     return PromptTask(
-        sequence=1,
+        sequence=seed,
         incarnation=1,
         purpose=Purpose.TRAIN,
         dataset="proof",
-        prompt_id="1",
+        prompt_id=str(seed),
         prompt_token_ids=prompt.astype(np.int32),
         num_rollouts=num_rollouts,
         sampling=Sampling(temperature=0.7),
         length=LengthBudget(max_tokens=MAX_TOKENS),
         verifier="arithmetic",
-        reference="",
+        reference='"1"',
     )
 
 

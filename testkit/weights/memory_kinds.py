@@ -13,14 +13,15 @@ from rollcast.weights.transport.process_group import WeightGroup
 
 
 class _MallocInfo(ctypes.Structure):
-    """glibc's `struct mallinfo2`, of all arenas."""
+    """glibc's `struct mallinfo2`, of all arenas; the other fields are not read."""
 
     _fields_ = [
-        (name, ctypes.c_size_t)
-        for name in (
-            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
-            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
-        )
+        *((f"_{index}", ctypes.c_size_t) for index in range(4)),
+        ("mapped", ctypes.c_size_t),
+        *((f"_{index}", ctypes.c_size_t) for index in range(4, 6)),
+        ("used", ctypes.c_size_t),
+        ("free", ctypes.c_size_t),
+        ("_6", ctypes.c_size_t),
     ]
 
 
@@ -34,14 +35,13 @@ def memory_by_kind() -> dict[str, float]:
     mallinfo2.restype = _MallocInfo
     heap = mallinfo2()
     sizes = {
-        "malloc": heap.uordblks + heap.hblkhd,
-        "malloc_free": heap.fordblks,
+        "malloc": heap.used + heap.mapped,
+        "malloc_free": heap.free,
         "nccl_segments": sum(_mapped_bytes("nccl")),
         "nvidia_devices": sum(_mapped_bytes("/dev/nvidia")),
     }
-    if torch.cuda.is_initialized():
-        pinned = torch.cuda.memory.host_memory_stats()
-        sizes["pinned"] = pinned["allocated_bytes.current"]
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        sizes["pinned"] = torch.cuda.memory.host_memory_stats()["allocated_bytes.current"]
         sizes["device_torch"] = torch.cuda.memory_reserved()
         free, total = torch.cuda.mem_get_info()
         sizes["device_all_processes"] = total - free
