@@ -1,5 +1,5 @@
-"""Writes docs/reference/*.md from the code, the table of clients in docs/episodes.md and the tables
-of docs/performance.md: `python -m documents`.
+"""Writes docs/reference/*.md from the code, the table of clients in docs/episodes.md, the tables of
+docs/performance.md, and the table of `trainer.compile: auto`: `python -m documents`.
 
 The tests notice when it was forgotten.
 """
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from documents.clients import with_clients_table
 from documents.commands import commands_page
+from documents.compilation import compilation_table
 from documents.http_api import http_page
 from documents.metrics import metrics_page
 from documents.other_names import other_names_page
@@ -18,8 +19,10 @@ from documents.performance import with_performance_tables
 from documents.python_api import python_page
 from documents.settings import settings_page
 
-FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "docs" / "reference"
 EPISODES = FOLDER.parent / "episodes.md"
+COMPILATION = ROOT / "services" / "rollcast" / "trainer" / "learner" / "compilation.json"
 MARK = "\n<!-- Written by `python -m documents`. -->\n"
 
 
@@ -42,3 +45,4 @@ if __name__ == "__main__":
         (FOLDER / name).write_text(text, encoding="utf-8")
     EPISODES.write_text(with_clients_table(EPISODES.read_text()), encoding="utf-8")
     PERFORMANCE.write_text(with_performance_tables(PERFORMANCE.read_text()), encoding="utf-8")
+    COMPILATION.write_text(compilation_table(), encoding="utf-8")

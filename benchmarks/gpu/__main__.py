@@ -16,13 +16,15 @@ on a card come first, then those that remove most risk.
   several turns
 - step-0.6b, -1.7b: whole steps with generator and trainer on the card, answers of up to 8,192
   tokens: tokens a second and GPU, and shares of the time
+- generator: a generator's service against bare vLLM with the same requests, at 64 and 256 slots,
+  and its rollouts in 8 bits: tokens a second, and how far log-probs are from float32
 - publish: versions from a trainer to a generator over NCCL and over gloo, in GB/s
 - head: the output head's log-probs and gradients against float64, time and memory
 - exactness: the sharded policy's log-probs and gradients against plain Transformers in float32 on
   the CPU
 - learner-0.6b, -1.7b, -4b: optimizer steps at the shapes of Qwen3, random weights: tokens/s, MFU,
   peak memory and the planner's; 4b with rollouts of up to 16k tokens. learner-4b-compiled: the same
-  through torch.compile
+  through torch.compile, as half of learner-0.6b: errors and speed decide trainer.compile: auto
 - speculation: rollouts with drafts, updates in flight: log-probs against their replay, acceptance
 - staging: weights to the staging buffers, between the card and the host, and into a generator's
   model

@@ -29,6 +29,7 @@ from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.config.tasks import Tasks
 from rollcast.rollouts.records import LengthBudget, PromptTask, Purpose, Sampling
 from rollcast.wire.version import PolicyVersion
+from testkit.generator.bare_engine import bare_tokens_per_second
 from testkit.generator.trainer_end import copy_weights
 from testkit.record import LAB_RESULTS, write_result
 
@@ -82,33 +83,6 @@ def make_tasks(first: int, count: int) -> list[PromptTask]:
         )
         for sequence in range(first, first + count)
     ]
-
-
-async def bare(llm: Any, tasks: list[PromptTask], slots: int) -> float:
-    """Tokens per second of vLLM alone, `slots` requests in parallel."""
-    from vllm import SamplingParams
-    from vllm.sampling_params import RequestOutputKind
-
-    parameters = SamplingParams(
-        max_tokens=MAX_TOKENS,
-        logprobs=0,
-        detokenize=False,
-        output_kind=RequestOutputKind.FINAL_ONLY,
-    )
-    free = asyncio.Semaphore(slots)
-
-    async def one(task: PromptTask, index: int) -> int:
-        async with free:
-            prompt = {"prompt_token_ids": task.prompt_token_ids.tolist()}
-            name = f"bare-{time.monotonic()}-{task.sequence}-{index}"
-            (output,) = [output async for output in llm.generate(prompt, parameters, name)]
-            return len(output.outputs[0].token_ids)
-
-    started = time.perf_counter()
-    counts = await asyncio.gather(
-        *[one(task, index) for task in tasks for index in range(task.num_rollouts)]
-    )
-    return sum(counts) / (time.perf_counter() - started)
 
 
 class Service:
@@ -249,7 +223,9 @@ async def measure(config: RunConfig, groups: int, rounds: int) -> dict[str, Any]
     for number in range(rounds):
         first = 1000 * number
         rates["bare_vllm"].append(
-            await bare(engine._llm, make_tasks(first, groups), config.generator.most_slots)
+            await bare_tokens_per_second(
+                engine._llm, make_tasks(first, groups), config.generator.most_slots
+            )
         )
         rates["service"].append(await service.run(make_tasks(first + 300, groups), updates=False))
         rates["service_with_updates"].append(

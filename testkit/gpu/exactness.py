@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from rollcast.trainer.learner.batch import TrainingSequence
-from rollcast.trainer.learner.device_batch import pad_micro_batch
+from rollcast.trainer.learner.device_batch import DeviceBatch, pad_micro_batch
+from rollcast.trainer.learner.model import Policy
 from rollcast.trainer.learner.ranks import Ranks
 from testkit.gpu import models
 
@@ -41,11 +42,11 @@ def sequences(shape: str, *, is_small: bool) -> list[TrainingSequence]:
 def plain(model: Any, batch: list[TrainingSequence]) -> tuple[Tensor, dict[str, Tensor]]:
     """Log-probs [T] of the completions, and the gradient of sum A log pi by the weight's name."""
     completion_logprobs = []
-    total = torch.zeros(())
+    total = torch.zeros((), device=model.device)
     for sequence in batch:
         ids = torch.from_numpy(
             np.concatenate([sequence.prompt_token_ids, sequence.token_ids]).astype(np.int64)
-        )
+        ).to(model.device)
         rows = torch.log_softmax(
             model(input_ids=ids[None], use_cache=False).logits[0].float(), dim=1
         )
@@ -68,21 +69,28 @@ def compare(
 ) -> dict[str, Any]:
     """Log-probs of a copy of `model`, sharded on the device; its body in `dtype`."""
     policy = models.shard_model(copy.deepcopy(model), ranks, dtype=dtype)
-    padded = pad_micro_batch(tuple(batch), ranks.device)
-    logprobs, _ = policy(padded.input_ids, padded.positions, padded.targets)
-    (logprobs * padded.advantages.to(logprobs.dtype)).sum().backward()
-    errors = (logprobs.detach().cpu() - expected[0]).abs()
+    errors = errors_of(policy, pad_micro_batch(tuple(batch), ranks.device), expected)
+    return {"dtype": str(dtype).removeprefix("torch."), **errors}
+
+
+def errors_of(
+    policy: Policy, batch: DeviceBatch, expected: tuple[Tensor, dict[str, Tensor]]
+) -> dict[str, Any]:
+    """Errors of log-probs and gradients against those of `plain`."""
+    logprobs, _ = policy(batch.input_ids, batch.positions, batch.targets, packing=batch.packing)
+    (logprobs * batch.advantages.to(logprobs.dtype)).sum().backward()
+    errors = (logprobs.detach() - expected[0].to(logprobs.device)).abs()
     error_norms, gradient_norms = {}, {}
     for name, weight in policy.named_weights():
         assert isinstance(weight.grad, DTensor)
         gradient = expected[1][name].double()
-        error_norms[name] = float((weight.grad.full_tensor().cpu() - gradient).norm())
+        found = weight.grad.full_tensor().to(gradient.device)
+        error_norms[name] = float((found - gradient).norm())
         gradient_norms[name] = float(gradient.norm())
     assert gradient_norms.keys() == expected[1].keys()
     by_weight = {name: error_norms[name] / gradient_norms[name] for name in gradient_norms}
     worst = max(by_weight, key=lambda name: by_weight[name])
     return {
-        "dtype": str(dtype).removeprefix("torch."),
         "logprob_error_max": float(errors.max()),
         "logprob_error_mean": float(errors.mean()),
         "gradient_error": math.hypot(*error_norms.values()) / math.hypot(*gradient_norms.values()),

@@ -37,6 +37,7 @@ PARTS: Mapping[str, Part] = {
     "wire-faults": Part("wire_faults", 210, starts_processes=True),
     "learner-0.6b": Part("learner", 120),
     "step-0.6b": Part("whole_step", 330, starts_processes=True),
+    "generator": Part("generator", 300, starts_processes=True),
     "speculation": Part("speculation", 240, starts_processes=True),
     "wire-tests": Part("wire_tests", 70, starts_processes=True),
     "system": Part("system", 250, starts_processes=True),
@@ -55,7 +56,7 @@ PARTS: Mapping[str, Part] = {
     "group": Part("group", 30),
 }
 """First come those that never ran on a card: the memory after faults, the variants of a learner,
-whole steps. The seconds are estimates."""
+whole steps, a generator alone. The seconds are estimates."""
 
 
 def run(name: str, *, is_small: bool) -> dict[str, Any]:

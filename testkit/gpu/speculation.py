@@ -74,18 +74,10 @@ def drafting(folder: Path) -> list[dict[str, Any] | None]:
 
 def make_versions(folder: Path, *, is_small: bool) -> dict[PolicyVersion, dict[str, Any]]:
     """A model of random weights, and a file for each version; the first has the model's own."""
-    config = models.qwen3(shape_name(is_small=is_small))
-    if is_small:
-        config.update(SERVED)
-    torch.manual_seed(0)
-    model = Qwen3ForCausalLM(config)
-    with torch.no_grad():
-        # Logits with a standard deviation of about 3: a fresh model's distributions are nearly
-        # uniform, and errors do not show in them.
-        scale = config.initializer_range * math.sqrt(config.hidden_size)
-        model.model.norm.weight.mul_(3.0 / scale)
-    first_token.write_model(
-        folder / "model", model, end_stride=97 if is_small else first_token.END_STRIDE
+    model = write_peaked_model(
+        folder,
+        shape_name(is_small=is_small),
+        end_stride=97 if is_small else first_token.END_STRIDE,
     )
     base = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     weights = {}
@@ -94,6 +86,31 @@ def make_versions(folder: Path, *, is_small: bool) -> dict[PolicyVersion, dict[s
         weights[version] = perturb(base, step, scale=0.05) if step else base
         save_file(weights[version], version_file(folder, version))
     return weights
+
+
+def write_peaked_model(
+    folder: Path,
+    shape: str,
+    *,
+    end_stride: int,
+    is_tied: bool = True,
+    dtype: torch.dtype = torch.float32,
+) -> Any:
+    """A model of random weights in `folder`/model, whose logits have a standard deviation of about
+    3: a fresh model's distributions are nearly uniform, and errors do not show in them. One with a
+    tied head repeats its last token.
+    """
+    config = models.qwen3(shape)
+    config.tie_word_embeddings = is_tied
+    if shape == models.SMALL:
+        config.update(SERVED)
+    torch.manual_seed(0)
+    model = Qwen3ForCausalLM(config)
+    with torch.no_grad():
+        scale = config.initializer_range * math.sqrt(config.hidden_size)
+        model.model.norm.weight.mul_(3.0 / scale)
+    first_token.write_model(folder / "model", model.to(dtype), end_stride=end_stride)
+    return model
 
 
 def version_file(folder: Path, version: PolicyVersion) -> Path:
@@ -166,45 +183,55 @@ def unvalidated_drafts() -> Iterator[None]:
         yield
 
 
-def run_config(folder: Path, drafts: dict[str, Any] | None) -> RunConfig:
+def run_config(
+    folder: Path,
+    drafts: dict[str, Any] | None,
+    *,
+    dtype: str = "float32",
+    slots: int = 64,
+    budget: int = MAX_TOKENS,
+    **engine: str,
+) -> RunConfig:
+    """`budget`: completion tokens. `engine`: other settings of generator.engine."""
     return parse_run_config(
         {
             "run": "proof",
             "folder": str(folder / "runs"),
             "model": {
                 "path": str(folder / "model"),
-                "dtype": "float32",
-                "max_length": PROMPT_TOKENS + MAX_TOKENS,
+                "dtype": dtype,
+                "max_length": PROMPT_TOKENS + budget,
             },
             "recipe": {
                 "length_control": {"kind": "none"},
                 "max_prompt_tokens": PROMPT_TOKENS,
-                "max_completion_tokens": MAX_TOKENS,
+                "max_completion_tokens": budget,
             },
             "generator": {
-                "slots": 64,
+                "slots": slots,
                 "block_size": 32,
-                "engine": {"speculative_config": drafts},
+                "engine": {"speculative_config": drafts, **engine},
             },
         },
         source="proof",
     )
 
 
-def make_task(num_rollouts: int, model_config: Any) -> PromptTask:
-    prompt = np.random.default_rng(1).integers(0, model_config.vocab_size, PROMPT_TOKENS)
+def make_task(num_rollouts: int, model_config: Any, *, seed: int = 1) -> PromptTask:
+    """`seed`: of the prompt, and the task's number."""
+    prompt = np.random.default_rng(seed).integers(0, model_config.vocab_size, PROMPT_TOKENS)
     return PromptTask(
-        sequence=1,
+        sequence=seed,
         incarnation=1,
         purpose=Purpose.TRAIN,
         dataset="proof",
-        prompt_id="1",
+        prompt_id=str(seed),
         prompt_token_ids=prompt.astype(np.int32),
         num_rollouts=num_rollouts,
         sampling=Sampling(temperature=0.7),
         length=LengthBudget(max_tokens=MAX_TOKENS),
         verifier="arithmetic",
-        reference="",
+        reference='"1"',
     )
 
 

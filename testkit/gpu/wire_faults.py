@@ -1,5 +1,5 @@
 """Members of wire 2 are killed and frozen on one card, over NCCL, four lanes:
-`testkit.weights.faults`.
+`testkit.weights.faults`. After each event the survivors' memory is recorded by allocator.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from typing import Any
 
 from testkit.weights import faults
 
-ON_A_CARD = faults.Faults(lanes=4, kills=3, freezes=3, settle_seconds=120.0, device="cuda:0")
+ON_A_CARD = faults.Faults(
+    lanes=4, kills=3, freezes=3, settle_seconds=120.0, device="cuda:0", memory_after_each=True
+)
 WHEN_SMALL = replace(
     ON_A_CARD, lanes=1, kills=1, freezes=0, settle_seconds=1.0, megabytes=2, device="cpu"
 )

@@ -94,6 +94,8 @@ LINKS = (
             "Makefile",
             ".ci/run",
             "benchmarks/results/clients.json",
+            "benchmarks/results/gpu-learner-*.json",
+            f"{_SERVICES}/trainer/learner/compilation.json",
             "requirements/clients.yaml",
         ),
         "documents are read, and their commands compared with the code",

@@ -32,6 +32,7 @@ import torch
 from rollcast.weights.plan.manifest import TensorSpec
 from testkit.weights import generator_process
 from testkit.weights.generator_process import use_one_card
+from testkit.weights.memory_kinds import memory_by_kind
 from testkit.weights.trainer_end import WEIGHTS, Process, Trainer, start_forkserver, wait_until
 
 NUM_VICTIMS = 2
@@ -49,6 +50,8 @@ class Faults:
     megabytes: int = 32
     device: str = "cpu"
     seed: int = 1
+    memory_after_each: bool = False
+    """Whether the survivors' memory is recorded by kind after each event."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,14 @@ class Fleet:
             device_bytes=total - free,
         )
 
+    def memory_by_kind(self) -> dict[str, Any]:
+        """That of each survivor; the next version may be on its way."""
+        self.bystander.tell("memory")
+        return {
+            "trainer": memory_by_kind(),
+            "bystander": self.bystander.wait("memory")["memory"],
+        }
+
     def close(self) -> None:
         self._stopping.set()
         self._thread.join(2 * PATIENCE_SECONDS)
@@ -206,21 +217,27 @@ def measure(faults: Faults) -> dict[str, Any]:
             # Before the first count: longer than the deadlines of what the warm-up left behind
             time.sleep(min(faults.settle_seconds, 20.0))
             usage_before = fleet.measure_resources()
-        rows = []
+            memory_before = fleet.memory_by_kind()
+        rows: list[dict[str, Any]] = []
         for number, kind in enumerate(kinds):
             # Each third event strikes a generator that is just joining
             is_joining = number % 3 == 0
             seconds = strike(fleet, kind, is_joining, rng)
             rows.append({"kind": kind, "joining": is_joining, "seconds": seconds})
+            if faults.memory_after_each:
+                rows[-1]["memory_mib"] = fleet.memory_by_kind()
         with fleet.quiet():
             time.sleep(faults.settle_seconds)
             usage_after = fleet.measure_resources()
+            memory_after = fleet.memory_by_kind()
             serves_all = fleet.serves_all()
         targets = {
             "every survivor serves or is served": serves_all,
             "the bystander was never fenced": "bystander" not in dict(fleet.trainer.removed),
         }
-        return summary(faults, rows, usage_before, usage_after, targets)
+        figures = summary(faults, rows, usage_before, usage_after, targets)
+        figures["memory_mib"] = {"before": memory_before, "after": memory_after}
+        return figures | ({"after_each_event": rows} if faults.memory_after_each else {})
     finally:
         fleet.close()
 

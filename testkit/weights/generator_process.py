@@ -2,7 +2,7 @@
 holds tensors.
 
 Events leave through a pipe as dictionaries; the same pipe brings commands:
-"leave" | "hang" | "joined" | ("readiness", max_staleness).
+"leave" | "hang" | "joined" | "memory" | ("readiness", max_staleness).
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from rollcast.weights.transport.lane_transfer import TRAILER_BYTES
 from rollcast.weights.transport.process_group import WeightGroup
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import PolicyVersion, Surviving
+from testkit.weights.memory_kinds import memory_by_kind
 
 torch.set_num_threads(1)
 
@@ -235,6 +236,8 @@ async def main(settings: dict[str, Any]) -> None:
             leaving.append(asyncio.create_task(leave()))
         elif command == "joined":
             emit("joined", joined=member.joined)
+        elif command == "memory":
+            emit("memory", memory=memory_by_kind())
         elif isinstance(command, tuple):
             ready, reason = member.readiness(command[1])
             emit("readiness", ready=ready, reason=reason)

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from documents.__main__ import EPISODES, FOLDER, generated
+from documents.__main__ import COMPILATION, EPISODES, FOLDER, generated
 from documents.clients import with_clients_table
+from documents.compilation import compilation_table
 from documents.links import dead_links
 from documents.performance import PAGE as PERFORMANCE
 from documents.performance import with_performance_tables
@@ -40,6 +41,10 @@ def test_the_table_of_clients_is_what_was_seen_of_the_pinned_ones() -> None:
 def test_the_tables_of_speed_are_those_of_the_results() -> None:
     page = PERFORMANCE.read_text()
     assert page == with_performance_tables(page), "run `python -m documents`, or `make docs`"
+
+
+def test_cards_of_compiled_steps_are_those_of_the_results() -> None:
+    assert COMPILATION.read_text() == compilation_table(), "run `python -m documents`"
 
 
 def test_every_reference_page_is_made_from_the_program_or_compared_with_it() -> None:

@@ -114,11 +114,12 @@ class Trainer(Settings):
     holds a copy of its own (HSDP). The ranks of one machine: then only one sum of gradients a step
     crosses the network. It must divide the number of ranks. None = all ranks share one copy, which
     takes the least memory."""
-    compile: bool = False
+    compile: Literal["auto", False, True] = "auto"
     """Compile decoder layers and output head (torch.compile), which fuses norms, rotary embeddings
     and activations. The first steps take minutes longer. Not for models with experts, and on a CPU
-    without effect on packed layers that are recomputed. It needs a C compiler. Off because its gain
-    was not measured on a GPU."""
+    without effect on packed layers that are recomputed. It needs a C compiler. auto = only on a
+    kind of GPU on which compiled steps were measured to be exact and faster (none so far); the
+    trainer's log says which, and why."""
     checkpoint_every_steps: Annotated[int, Field(ge=1)] = 50
     """Optimizer steps between checkpoints; also written on SIGTERM and at the end. Training goes on
     while one is written, from a copy on the host: 12 bytes a parameter over all ranks, which they

@@ -130,8 +130,9 @@ def _lead(
     check_teacher(config.recipe.distillation, config.model, tokenizer)
     exporter = Exporter(config.run)
     kernel = learners.learner.attention_kernel
+    compilation = learners.learner.policy.compilation
     exporter.set(trainer_metrics.ATTENTION_KERNEL, 1, kernel=kernel)
-    log.info("the model is read", attention_kernel=kernel, compiled=config.trainer.compile)
+    log.info("the model is read", attention_kernel=kernel, compilation=compilation)
     for line in changed_rules(progress.split_rules, progress.grading_rules):
         log.warning(line)
     books = _read_books(config.tasks, config.recipe, tokenizer, exporter, progress)

@@ -58,6 +58,18 @@ def recompute(layer: nn.Module, mode: Recomputation) -> None:
     layer.forward = partial(checkpoint, layer.forward, **settings)
 
 
+def why_not_compiled(causal_lm: Any) -> str | None:
+    """Why the layers of this model cannot be compiled; None = they can."""
+    if not decoder_layers(causal_lm):
+        return "this model names no decoder layers"
+    if any(parameter.dim() == 3 for parameter in causal_lm.parameters()):
+        return (
+            "this model has weights of three dimensions, such as stacked experts, whose code is "
+            "not compiled"
+        )
+    return None
+
+
 def compile_layer(layer: nn.Module, compiler: str) -> None:
     """Compile the layer's own code, recomputation included; FSDP's hooks stay outside."""
     # Variants of a layer's code: its kinds, with and without gradient, and one row or one token,

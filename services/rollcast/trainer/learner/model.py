@@ -10,7 +10,7 @@ float32. Experts stay the fused 3-D weights of Transformers. A router's auxiliar
 computed: only the recipe's objective is trained.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -33,7 +33,12 @@ from rollcast.trainer.learner.attention import (
     why_not_packed,
 )
 from rollcast.trainer.learner.head import Head, Precision
-from rollcast.trainer.learner.layers import compile_layer, decoder_layers, recompute
+from rollcast.trainer.learner.layers import (
+    compile_layer,
+    decoder_layers,
+    recompute,
+    why_not_compiled,
+)
 from rollcast.trainer.learner.router_replay import RouterReplay
 from rollcast.weights.plan.manifest import PIECE_BYTES, TensorSpec
 from rollcast.weights.plan.snapshot import Snapshot
@@ -62,6 +67,8 @@ class Policy(nn.Module):
         causal_lm.set_output_embeddings(head)
         self.replay = replay
         """Replays recorded expert choices; None = the routers choose themselves."""
+        self.compilation = ""
+        """Whether layers and head are compiled, and why, if that was decided when it was read."""
 
     def forward(
         self,
@@ -211,7 +218,7 @@ def _prepared_layers(
 ) -> list[nn.Module]:
     """The decoder layers, recomputed and compiled as asked. Raises UserError if they cannot be."""
     layers = decoder_layers(causal_lm)
-    if compiler is not None and (reason := _not_compiled(causal_lm, layers)):
+    if compiler is not None and (reason := why_not_compiled(causal_lm)):
         raise UserError(f"trainer.compile = true: {reason}; set it to false")
     if recomputation and not layers:
         raise UserError(
@@ -222,18 +229,6 @@ def _prepared_layers(
         if compiler is not None:
             compile_layer(layer, compiler)
     return layers
-
-
-def _not_compiled(causal_lm: Any, layers: Sequence[nn.Module]) -> str | None:
-    """Why the layers of this model are not compiled; None = they are."""
-    if not layers:
-        return "this model names no decoder layers"
-    if any(parameter.dim() == 3 for parameter in causal_lm.parameters()):
-        return (
-            "this model has weights of three dimensions, such as stacked experts, whose code is "
-            "not compiled"
-        )
-    return None
 
 
 def weight_specs(policy: Policy, dtype: str) -> tuple[TensorSpec, ...]:

@@ -26,6 +26,7 @@ from rollcast.config.recipe import KlPenalty, Recipe
 from rollcast.config.services import Trainer
 from rollcast.trainer.learner.adapters import add_adapters, make_adapters, without_adapters
 from rollcast.trainer.learner.architecture import skeleton, whole_config
+from rollcast.trainer.learner.compilation import decide
 from rollcast.trainer.learner.layers import COMPILER
 from rollcast.trainer.learner.learner import Reference
 from rollcast.trainer.learner.model import Policy, shard_policy
@@ -79,6 +80,7 @@ def read_policy(
         if lora is not None:
             _check_base(settings, causal_lm)
             add_adapters(causal_lm, lora)
+        compiles, sentence = decide(trainer.compile, causal_lm, ranks.device)
         policy = shard_policy(
             causal_lm,
             mesh=ranks.mesh,
@@ -88,10 +90,11 @@ def read_policy(
             logits_chunk_tokens=trainer.logits_chunk_tokens,
             activation_checkpointing=False if frozen else trainer.activation_checkpointing,
             router_replay=recipe.router_replay and not frozen,
-            compiler=COMPILER if trainer.compile else None,
+            compiler=COMPILER if compiles else None,
             packing=trainer.packing,
             lora=lora,
         )
+        policy.compilation = sentence
         _fill(policy, settings.path, ranks, seed)
     except Unsupported as error:
         raise UserError(f"model.path = {settings.path!r} {error}") from error
