@@ -77,7 +77,10 @@ class HeldOutputs:
     """Outputs of unfinished requests, at most 32 of each."""
 
     def __init__(self) -> None:
+        from vllm.sampling_params import RequestOutputKind
+
         self._outputs: dict[str, list[Any]] = {}
+        self._read_at_end = RequestOutputKind.FINAL_ONLY
 
     def hold(self, outputs: list[Any], requests: Mapping[str, Any]) -> list[Any]:
         """Hold the outputs of one step; returns those that are to be sent now.
@@ -89,11 +92,11 @@ class HeldOutputs:
             request_id = output.request_id
             request_outputs = self._outputs.setdefault(request_id, [])
             request_outputs.append(output)
-            # 32: an output takes up to a kilobyte, whatever the number of its tokens.
+            # 32: an output takes about a kilobyte of memory.
             if (
-                output.finished
+                output.finish_reason is not None
                 or len(request_outputs) == 32
-                or not _is_read_at_its_end(requests[request_id].sampling_params)
+                or not self._is_read_at_its_end(requests[request_id].sampling_params)
             ):
                 due += self.take([request_id])
         return due
@@ -105,12 +108,9 @@ class HeldOutputs:
         names = list(self._outputs) if request_ids is None else request_ids
         return [joined(outputs) for name in names if (outputs := self._outputs.pop(name, None))]
 
-
-def _is_read_at_its_end(parameters: Any) -> bool:
-    from vllm.sampling_params import RequestOutputKind
-
-    # The front end looks for the texts that end a request, and must find one soon.
-    return parameters.output_kind is RequestOutputKind.FINAL_ONLY and not parameters.stop
+    def _is_read_at_its_end(self, parameters: Any) -> bool:
+        # The front end looks for the texts that end a request, and must find one soon.
+        return parameters.output_kind is self._read_at_end and not parameters.stop
 
 
 def joined(outputs: list[Any]) -> Any:
