@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import random
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from rollcast.generator.sampling import RolloutSampler
-from rollcast.generator.vllm.held_outputs import HeldOutputs
+from rollcast.generator.vllm.held_outputs import HeldOutputs, hold_outputs
 from rollcast.rollouts.records import LengthBudget
 from tests.generator.conftest import Versions, make_task, random_prompt
 
@@ -138,27 +139,32 @@ class FrontEnd:
 @pytest.mark.parametrize("max_tokens", [1, 4])
 @pytest.mark.parametrize(("has_logprobs", "experts"), [(True, False), (True, True), (False, True)])
 def test_results_are_those_of_every_steps_own_message(
-    seed: int, max_tokens: int, has_logprobs: bool, experts: bool
+    monkeypatch: pytest.MonkeyPatch, seed: int, max_tokens: int, has_logprobs: bool, experts: bool
 ) -> None:
     from vllm.v1.engine import EngineCoreOutputs
+    from vllm.v1.engine.logprobs import LogprobsProcessor
 
+    hold_outputs()
     source = random.Random(seed)
     requests = random_requests(source, has_logprobs=has_logprobs)
     steps = random_steps(
         source, list(requests), has_logprobs=has_logprobs, max_tokens=max_tokens, experts=experts
     )
-    reference = FrontEnd(requests)
     front_end = FrontEnd(requests)
     held = HeldOutputs()
     version = None
     for step in steps:
-        reference.receive(step)
         # A version changes in a pause, which sends everything.
         if step.weight_version != version:
             front_end.receive(EngineCoreOutputs(outputs=held.take(), weight_version=version))
             version = step.weight_version
         due = held.hold(front_end.copy(step).outputs, requests)
         front_end.receive(EngineCoreOutputs(outputs=due, weight_version=version))
+    vllm_own = inspect.unwrap(LogprobsProcessor._update_sample_logprobs)
+    monkeypatch.setattr(LogprobsProcessor, "_update_sample_logprobs", vllm_own)
+    reference = FrontEnd(requests)
+    for step in steps:
+        reference.receive(step)
     assert front_end.results == reference.results
     assert not held.take()
     assert front_end.num_outputs < reference.num_outputs

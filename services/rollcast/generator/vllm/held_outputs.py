@@ -9,6 +9,7 @@ arrays. Decoding these messages was two fifths of the processor time of the gene
 
 A pause of the engine sends everything, so that the outputs of a message are of one version. vLLM's
 front end ends an aborted request with the tokens that it has received: call `send_held` before.
+It appends log-probs token by token, and here those of an output at once.
 """
 
 import functools
@@ -21,9 +22,12 @@ import numpy as np
 
 @functools.cache
 def hold_outputs() -> None:
-    """Let vLLM's engine core hold outputs, and give it the method `send_held`."""
+    """Let vLLM's engine core hold outputs, and give it the method `send_held`; let the front end
+    append the log-probs of an output at once.
+    """
     from vllm.v1.engine import EngineCoreOutputs
     from vllm.v1.engine.core import EngineCoreProc
+    from vllm.v1.engine.logprobs import LogprobsProcessor
 
     core_class: Any = EngineCoreProc
     held = HeldOutputs()
@@ -55,6 +59,10 @@ def hold_outputs() -> None:
     core_class.send_held = send_held
     core_class._finish_pause = send_and_finish_pause
     core_class.abort_requests = abort_and_drop
+    processor_class: Any = LogprobsProcessor
+    processor_class._update_sample_logprobs = _appending_together(
+        processor_class._update_sample_logprobs
+    )
 
 
 def _holding_step(step: Callable[[Any], Any], held: "HeldOutputs") -> Callable[[Any], Any]:
@@ -71,6 +79,29 @@ def _holding_step(step: Callable[[Any], Any], held: "HeldOutputs") -> Callable[[
         return full_messages, model_executed
 
     return step_and_hold
+
+
+def _appending_together(append_each: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    from vllm.logprobs import FlatLogprobs
+
+    @functools.wraps(append_each)
+    def append(processor: Any, lists: Any) -> None:
+        flat = processor.logprobs
+        is_sampled_token_alone = processor.num_logprobs == 0 and processor.tokenizer is None
+        if not is_sampled_token_alone or not isinstance(flat, FlatLogprobs):
+            append_each(processor, lists)
+            return
+        # The first column is the sampled token's.
+        logprobs = lists.logprobs[:, 0].tolist()
+        flat.start_indices += range(len(flat), len(flat) + len(logprobs))
+        flat.end_indices += range(len(flat.end_indices) + 1, len(flat) + 1)
+        flat.token_ids += lists.logprob_token_ids[:, 0].tolist()
+        flat.logprobs += logprobs
+        flat.ranks += lists.sampled_token_ranks.tolist()
+        flat.decoded_tokens += [None] * len(logprobs)
+        processor.cumulative_logprob += sum(logprobs)
+
+    return append
 
 
 class HeldOutputs:
