@@ -9,7 +9,7 @@ arrays. Decoding these messages was two fifths of the processor time of the gene
 
 A pause of the engine sends everything, so that the outputs of a message are of one version. vLLM's
 front end ends an aborted request with the tokens that it has received: call `send_held` before.
-It appends log-probs token by token, and here those of an output at once.
+It appends log-probs token by token, and here those of an output together.
 """
 
 import functools
@@ -23,7 +23,7 @@ import numpy as np
 @functools.cache
 def hold_outputs() -> None:
     """Let vLLM's engine core hold outputs, and give it the method `send_held`; let the front end
-    append the log-probs of an output at once.
+    append the log-probs of an output together.
     """
     from vllm.v1.engine import EngineCoreOutputs
     from vllm.v1.engine.core import EngineCoreProc
@@ -35,7 +35,7 @@ def hold_outputs() -> None:
     abort_requests = core_class.abort_requests
 
     def send_held(core: Any, request_ids: list[str] | None = None) -> None:
-        """Send what is held of these requests. None = of all."""
+        """Send the held outputs of these requests. None = of all."""
         outputs = held.take(request_ids)
         # The front end handles at most 128 outputs of a message before it lets other coroutines
         # run, and an abort must not come between.
@@ -118,7 +118,7 @@ class HeldOutputs:
 
         `requests`: the unfinished requests by their number, as the scheduler has them.
         """
-        due = []
+        due: list[Any] = []
         for output in outputs:
             request_id = output.request_id
             request_outputs = self._outputs.setdefault(request_id, [])
@@ -133,8 +133,8 @@ class HeldOutputs:
         return due
 
     def take(self, request_ids: list[str] | None = None) -> list[Any]:
-        """Remove what is held of these requests, None = of all; returns one output for each that
-        has any.
+        """Remove the held outputs of these requests, None = of all; returns one output for each
+        request that has any.
         """
         names = list(self._outputs) if request_ids is None else request_ids
         return [joined(outputs) for name in names if (outputs := self._outputs.pop(name, None))]
