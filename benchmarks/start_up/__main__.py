@@ -93,7 +93,7 @@ class Start:
             try:
                 times = process.cpu_times()
                 self._cpu[process.pid] = (
-                    _name(process, self.process.pid),
+                    process_name(process, self.process.pid),
                     times.user + times.system,
                 )
             except psutil.Error:
@@ -153,7 +153,8 @@ class Start:
         }
 
 
-def _name(process: psutil.Process, command: int) -> str:
+def process_name(process: psutil.Process, command: int) -> str:
+    """The part of a run that a process is; `command`: the number of `rollcast up`'s process."""
     if process.pid == command:
         return "up"
     words = " ".join(process.cmdline())

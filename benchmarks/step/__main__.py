@@ -8,7 +8,8 @@ step, and no checkpoint. In every pair this checkout runs first, then the others
 them see the same machine. A run is what a user starts: `rollcast up`, without OMP_NUM_THREADS or
 any other variable that only a benchmark would set. An earlier commit runs with the packages of this
 environment. The first 10 steps fill the pipeline and do not count. The median of the ratios over
-the pairs counts. Writes results/step.json; exit status 1 if a target is missed.
+the pairs counts. Also reports the processor seconds of a step, by process, and the wall seconds of
+1,000 trained tokens. Writes results/step.json; exit status 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -19,13 +20,17 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import psutil
+
 from benchmarks.short_demo import DEMO
+from benchmarks.start_up.__main__ import process_name
 from rollcast.config.run import load_run_config
 from rollcast.config.yaml_loader import load_yaml
 from rollcast.local.demo.base_model import BaseModel, ensure_base_model
@@ -39,7 +44,12 @@ NEVER = 1_000_000
 RUN_SECONDS = 900.0
 MAX_RATIO_TO_COMMIT, MAX_RATIO_TO_TRL = 1.0, 0.85
 SET_BY_BENCHMARKS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONPATH")
-Measure = Callable[[Path], float]
+ROLES = {"EngineCore": "engine", "generator": "front end", "trainer": "trainer"}
+"""By the process's name; all others together are the rest."""
+Figures = dict[str, Any]
+"""Of one run: `seconds_a_step`; of Rollcast also `seconds_a_thousand_tokens` and
+`processor_seconds_a_step`, by role."""
+Measure = Callable[[Path], Figures]
 
 
 def main() -> int:
@@ -60,14 +70,14 @@ def main() -> int:
         sources(arguments.against) as earlier,
     ):
         measures: dict[str, Measure] = {
-            "rollcast": lambda folder: seconds_a_step(ROOT, folder, arguments.steps)
+            "rollcast": lambda folder: measure_run(ROOT, folder, arguments.steps)
         }
         if earlier is not None:
-            measures["commit"] = lambda folder: seconds_a_step(earlier, folder, arguments.steps)
+            measures["commit"] = lambda folder: measure_run(earlier, folder, arguments.steps)
         if arguments.trl:
-            measures["trl"] = lambda folder: trl_seconds_a_step(
-                arguments.trl, folder, arguments.steps
-            )
+            measures["trl"] = lambda folder: {
+                "seconds_a_step": trl_seconds_a_step(arguments.trl, folder, arguments.steps)
+            }
         pairs = []
         for number in range(arguments.pairs):
             pairs.append(
@@ -77,7 +87,8 @@ def main() -> int:
     return report(arguments, pairs)
 
 
-def report(arguments: argparse.Namespace, pairs: list[dict[str, float]]) -> int:
+def report(arguments: argparse.Namespace, runs: list[dict[str, Figures]]) -> int:
+    pairs = [{name: run["seconds_a_step"] for name, run in pair.items()} for pair in runs]
     limits = {"commit": MAX_RATIO_TO_COMMIT, "trl": MAX_RATIO_TO_TRL}
     ratios = {
         other: [pair["rollcast"] / pair[other] for pair in pairs]
@@ -94,12 +105,23 @@ def report(arguments: argparse.Namespace, pairs: list[dict[str, float]]) -> int:
         "seconds_a_step": pairs,
         "median_seconds_a_step": {name: median(pair[name] for pair in pairs) for name in pairs[0]},
         "ratios": ratios,
+        "median_seconds_a_thousand_tokens": {
+            name: median(pair[name]["seconds_a_thousand_tokens"] for pair in runs)
+            for name in sorted(runs[0].keys() - {"trl"})
+        },
+        "median_processor_seconds_a_step": {
+            name: {
+                role: median(pair[name]["processor_seconds_a_step"][role] for pair in runs)
+                for role in (*ROLES.values(), "rest")
+            }
+            for name in sorted(runs[0].keys() - {"trl"})
+        },
         "median_ratio": {other: median(found) for other, found in ratios.items()},
         "targets": targets,
     }
     print(
         json.dumps(
-            {name: figures[name] for name in ("median_seconds_a_step", "median_ratio")}, indent=1
+            {name: value for name, value in figures.items() if name.startswith("median")}, indent=1
         )
     )
     for target, met in targets.items():
@@ -141,30 +163,63 @@ def run_settings(folder: Path, steps: int) -> dict[str, Any]:
     return settings
 
 
-def seconds_a_step(source: Path, folder: Path, steps: int) -> float:
-    """Mean wall time of a step of one run, by the times of its steps.jsonl."""
+def measure_run(source: Path, folder: Path, steps: int) -> Figures:
+    """One run, by its steps.jsonl: means over the steps that count."""
     folder.mkdir()
     run_file = folder / "run.yaml"
     run_file.write_text(json.dumps(run_settings(folder, steps)))
     command = [sys.executable, "-m", "rollcast.cli.main", "up", "--config", str(run_file)]
     environment = user_environment() | {"PYTHONPATH": str(source / "services")}
+    file = folder / "step" / "steps.jsonl"
     with (folder / "said").open("wb") as said:
-        ended = subprocess.run(
-            command,
-            cwd=folder,
-            stdout=said,
-            stderr=said,
-            timeout=RUN_SECONDS,
-            env=environment,
-            check=False,
-        )
-    if ended.returncode != 0:
+        process = subprocess.Popen(command, cwd=folder, stdout=said, stderr=said, env=environment)
+        used = watch_processors(process, file, (WARM_UP_STEPS, steps - 1))
+    if process.returncode != 0:
         raise RuntimeError(f"rollcast up of {source}: {(folder / 'said').read_text()[-3000:]}")
-    times = [
-        json.loads(line)["at"]
-        for line in (folder / "step" / "steps.jsonl").read_text().splitlines()
-    ]
-    return float((times[-1] - times[WARM_UP_STEPS - 1]) / (len(times) - WARM_UP_STEPS))
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    seconds = rows[-1]["at"] - rows[WARM_UP_STEPS - 1]["at"]
+    tokens = sum(row["trained_tokens"] for row in rows[WARM_UP_STEPS:])
+    return {
+        "seconds_a_step": seconds / (len(rows) - WARM_UP_STEPS),
+        "seconds_a_thousand_tokens": 1000 * seconds / tokens,
+        "processor_seconds_a_step": used,
+    }
+
+
+def watch_processors(
+    process: subprocess.Popen[bytes], steps_file: Path, moments: tuple[int, int]
+) -> dict[str, float]:
+    """Wait for the end of `rollcast up`; returns the processor seconds of a step, by role, between
+    two moments. These are numbers of steps made: before the end, when all processes are there.
+    """
+    used: list[tuple[int, dict[str, float]]] = []
+    deadline = time.monotonic() + RUN_SECONDS
+    while process.poll() is None:
+        if time.monotonic() > deadline:
+            process.terminate()
+            raise RuntimeError(f"rollcast up took more than {RUN_SECONDS:.0f} seconds")
+        made = steps_file.read_bytes().count(b"\n") if steps_file.exists() else 0
+        if len(used) < len(moments) and made >= moments[len(used)]:
+            used.append((made, processor_seconds(process.pid)))
+        time.sleep(0.02)
+    if len(used) < len(moments):
+        return {}
+    (first_step, before), (last_step, after) = used
+    return {role: (after[role] - before[role]) / (last_step - first_step) for role in after}
+
+
+def processor_seconds(command: int) -> dict[str, float]:
+    """Of `rollcast up` and all processes below it, by role."""
+    seconds = dict.fromkeys((*ROLES.values(), "rest"), 0.0)
+    parent = psutil.Process(command)
+    for process in (parent, *parent.children(recursive=True)):
+        try:
+            times = process.cpu_times()
+            role = ROLES.get(process_name(process, command), "rest")
+        except psutil.Error:  # it has just ended
+            continue
+        seconds[role] += times.user + times.system
+    return seconds
 
 
 def trl_seconds_a_step(python: str, folder: Path, steps: int) -> float:

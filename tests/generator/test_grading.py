@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -241,3 +242,24 @@ def test_a_verifier_that_does_not_import_stops_the_generator_at_its_start(
 
 def count_of(exporter: Exporter, metric: Metric, **labels: str) -> float:
     return exporter.registry.get_sample_value(metric.name, {"run": "test", **labels}) or 0.0
+
+
+async def test_a_short_answer_to_a_verifier_that_only_computes_waits_for_no_thread() -> None:
+    made = GradingThreads(lambda ids: "7|7", Tasks(grading=Grading(processes=1)), Exporter("test"))
+    ended = threading.Event()
+    busy = asyncio.get_running_loop().run_in_executor(made._threads, ended.wait, 60)
+    task = make_task("arithmetic")
+    task.reference = json.dumps("7")
+    try:
+        graded = await asyncio.wait_for(made.grade(task, [0]), 30)
+        assert (graded.status, graded.reward) == (GradingStatus.OK, 1.0)
+        assert not busy.done()
+        # A long one would hold the event loop up.
+        long_grading = asyncio.create_task(made.grade(task, [0] * 10_000))
+        await asyncio.sleep(0.1)
+        assert not long_grading.done()
+        ended.set()
+        assert (await asyncio.wait_for(long_grading, 30)).reward == 1.0
+    finally:
+        ended.set()
+        await made.close()

@@ -94,7 +94,8 @@ class VerifierFailures:
 
 
 class GradingThreads:
-    """Threads that decode completions and call their verifiers, each at most one at a time.
+    """Threads that decode completions and call their verifiers, each at most one at a time. Short
+    answers to verifiers that only compute get no thread.
 
     A grading's clock starts when it has a thread, its verifier is imported and a core is free,
     never before.
@@ -140,9 +141,13 @@ class GradingThreads:
             is_local = self._sandbox is self._local_sandbox
             if grading_location == "process" or (grading_location == "sandbox" and is_local):
                 await self._wait_for_import(task.verifier)
-            graded = await asyncio.get_running_loop().run_in_executor(
-                self._threads, self._grade, task, token_ids
-            )
+            # Such a verifier cannot hang. For 256 tokens a thread costs more than the grading.
+            if grading_location == "here" and len(token_ids) <= 256:
+                graded = self._grade(task, token_ids)
+            else:
+                graded = await asyncio.get_running_loop().run_in_executor(
+                    self._threads, self._grade, task, token_ids
+                )
         if graded.status in (GradingStatus.ERROR, GradingStatus.TIMEOUT):
             self._failures.note(task.verifier, graded.failure)
         self._exporter.add(generator_metrics.GRADINGS, status=graded.status)

@@ -8,6 +8,8 @@ yet" means that this release still behaves this way, so that the workaround is n
 |---|---|---|
 | `AsyncLLM` pauses between two steps, keeps KV caches, and labels tokens with the weight version | engine | relied on |
 | A request carries a salt, so that KV is shared only under the weights that computed it | engine_request | relied on |
+| Each step sends each request's token to the front end, also of requests that are read at their end | held_outputs | no release yet |
+| The front end appends log-probs token by token | held_outputs | no release yet |
 | The sampler is compiled at the first request, which blocks the engine for seconds | engine | no release yet |
 | `shutdown` stops killing if a process has ended before its name is asked for | engine | no release yet |
 | Settings exist only as environment variables, read when it is imported | engine_start | no release yet |

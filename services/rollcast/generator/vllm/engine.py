@@ -383,5 +383,10 @@ class Engine:
         async with self._admission:
             # A request that still waits for a version has to see that it was aborted.
             self._admission.notify_all()
-            if request.request_id:
-                await self._llm.abort(request.request_id, internal=True)
+        if request.request_id:
+            llm = self._llm
+            # vLLM ends the request with the tokens that have arrived here (`held_outputs`).
+            with suppress(Exception):  # the engine has ended, or is stuck
+                async with asyncio.timeout(self._timeout_seconds):
+                    await llm.engine_core.call_utility_async("send_held", [request.request_id])
+            await llm.abort(request.request_id, internal=True)

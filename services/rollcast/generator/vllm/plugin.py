@@ -11,6 +11,7 @@ from rollcast.generator.vllm.cpu import drafts, experts, latent_attention, recur
 from rollcast.generator.vllm.cpu.linear import keep_linear_plain
 from rollcast.generator.vllm.cpu.text_only import leave_out_torchvision
 from rollcast.generator.vllm.engine_failure import take_notes
+from rollcast.generator.vllm.held_outputs import hold_outputs
 from rollcast.telemetry.heavy_imports import collect_from_now
 
 
@@ -22,6 +23,7 @@ def register() -> None:
     if not gc.isenabled():
         collect_from_now()
     take_notes()
+    hold_outputs()
     from vllm.platforms import current_platform
     from vllm.v1.executor import multiproc_executor, uniproc_executor
 
