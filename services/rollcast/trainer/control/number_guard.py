@@ -71,7 +71,7 @@ class NumberGuard:
         ):
             self._exporter.add(trainer_metrics.GRADIENT_SPIKES)
             log.warning(
-                "a gradient far above the usual; it is clipped",
+                "the gradient is far above the usual norm",
                 norm=norm,
                 usual=median(self._norms),
             )
