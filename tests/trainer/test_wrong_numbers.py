@@ -17,6 +17,7 @@ from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.prometheus_reader import parse_page
 from rollcast.trainer.control.number_guard import WRONG_NUMBERS, NumberGuard
 from rollcast.trainer.learner import saving
+from rollcast.trainer.learner.checkpoint import DamagedCheckpoint
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.wire.version import PolicyVersion
@@ -26,7 +27,7 @@ from testkit.tiny_model import make_tiny_model
 from testkit.trainer.recorded_run import WatchedLearners, make_recorded_run, recorded_config
 from testkit.trainer.states import make_state
 from tests.trainer.gloo_ranks import run_ranks
-from tests.trainer.tiny_models import make_config, make_sequences, newest_whole
+from tests.trainer.tiny_models import make_config, make_sequences
 
 OVERFLOWING = """
 from pathlib import Path
@@ -81,7 +82,7 @@ def test_three_skipped_batches_end_the_trainer_and_a_second_time_for_good(
     assert exported(again, "rollcast_wrong_numbers_timestamp_seconds")
     (tmp_path / "spoilt").unlink()
     controller = make_recorded_run(config, ranks, broker=broker)
-    assert [number for number, _ in controller.state.history.earlier] == [1, 2]
+    assert controller.state.history.earlier == ((1, 2),)  # the second one made no checkpoint
     assert controller.state.version == PolicyVersion(3, 4)
 
 
@@ -108,20 +109,20 @@ def test_numbers_that_are_not_finite_are_neither_published_nor_saved(
     assert [path.name for path in folder.iterdir()] == ["1.1"]
 
 
-def test_a_checkpoint_that_is_not_finite_is_passed_over(
+def test_a_checkpoint_that_is_not_finite_counts_as_damaged(
     untied_model: Path, tmp_path: Path, ranks: Ranks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one of a release that did not look."""
-    config = make_config(untied_model, tmp_path)
-    group = LearnerGroup.build(config, ranks)
+    group = LearnerGroup.build(make_config(untied_model, tmp_path), ranks)
     group.update(make_sequences(0))
-    group.save(PolicyVersion(1, 1), {}).result()
+    older = group.save(PolicyVersion(1, 1), {}).result()
     with torch.no_grad():
         group.learner.weights[0].to_local().view(-1)[0] = math.nan
     monkeypatch.setattr(saving, "check_finite", lambda *arguments: None)
-    group.save(PolicyVersion(1, 2), {}).result()
-    newest_whole(config, group)
-    assert group.learner.updates == 1
+    newer = group.save(PolicyVersion(1, 2), {}).result()
+    with pytest.raises(DamagedCheckpoint, match="its numbers are not finite"):
+        group.restore(newer)
+    group.restore(older)
     assert all(bool(weight.to_local().isfinite().all()) for weight in group.learner.weights)
 
 

@@ -20,27 +20,29 @@ from rollcast.config.record import STEP_BOUNDS
 from rollcast.trainer.learner.attention import preferring
 from rollcast.trainer.learner.batch import TrainingSequence
 from rollcast.trainer.learner.device_batch import pack_micro_batch, pad_micro_batch
-from rollcast.trainer.learner.learner import Learner, score, sum_of_squares
+from rollcast.trainer.learner.learner import Learner, score
 from rollcast.trainer.learner.step_sums import UpdateStats
 from rollcast.trainer.learner.whole_weights import take_sums
 
 FIGURES = ("number of updates", "learning rate", "gradient norm", "loss")
 
 
-def are_finite(tensors: Iterable[Tensor]) -> Tensor:
-    """On the host: a finite number if all numbers of this rank are finite.
+def sum_of_rows(tensors: Iterable[Tensor]) -> Tensor:
+    """On the host: the sum of this rank's numbers, which is finite if all of them are.
 
-    One pass over them; squares of float32 numbers do not overflow in float64.
+    Of the ways to look it is the fastest: one pass, as long as the copy for the generators. Weights
+    whose sum overflows in float32 are of no use either.
     """
     rows = [tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in tensors]
-    return sum_of_squares([part.detach() for part in rows if part.is_floating_point()]).cpu()
+    sums = [part.sum(dtype=torch.float32) for part in rows if part.is_floating_point()]
+    return torch.stack(sums).sum().detach().cpu()
 
 
 def check_finite(tensors: Iterable[Tensor], what: str, action: str) -> None:
     """Raise WrongNumbersError on every rank if a rank's numbers are not finite. Collective, on the
     host: no broadcast of weights is in its way there.
     """
-    total = are_finite(tensors)
+    total = sum_of_rows(tensors)
     dist.all_reduce(total)
     if not math.isfinite(total.item()):
         raise WrongNumbersError(
