@@ -85,8 +85,8 @@ class NumberGuard:
         if self._earlier is None or step > self._earlier[0]:
             return error
         return FailedAgainError(
-            f"{error}. The restart before it came no step further than {step}: fix the cause, then "
-            "go on with --resume, or with --resume --step N from an older checkpoint"
+            f"{error}. A restart came no step further than {step}: fix the cause, then go on with "
+            "--resume, or with --resume --step N from an older checkpoint"
         )
 
 
