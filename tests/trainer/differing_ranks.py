@@ -6,7 +6,6 @@ python -m tests.trainer.differing_ranks MODEL RUN_FOLDER    with torchrun's envi
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +16,9 @@ from torch.distributed.device_mesh import init_device_mesh
 
 from rollcast.config.errors import WrongNumbersError
 from rollcast.trainer.ending import TrainerEnding
-from rollcast.trainer.learner import group as group_module
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks, join_ranks
 from tests.trainer.tiny_models import make_config, make_sequences
-
-SECONDS: list[float] = []
 
 
 def flip(numbers: torch.Tensor, bit: int) -> None:
@@ -78,23 +74,12 @@ def train(ranks: Ranks, name: str, model: Path, folder: Path, faults: list[str])
 def main() -> None:
     model, folder = map(Path, sys.argv[1:])
     ranks = join_ranks(timeout_seconds=60, threads=1)
-    compare = group_module.compare_ranks
-
-    def timed(*arguments: object) -> None:
-        started = time.perf_counter()
-        try:
-            compare(*arguments)  # type: ignore[arg-type]
-        finally:
-            SECONDS.append(time.perf_counter() - started)
-
-    group_module.compare_ranks = timed  # type: ignore[assignment]
     replicas = init_device_mesh("cpu", (2, 1), mesh_dim_names=("replica", "shard"))
     heard = {
         "shards": train(ranks, "shards", model, folder, ["none", "buffer", "buffer mended"]),
         "replicas": train(
             replace(ranks, mesh=replicas), "replicas", model, folder, ["none", "row"]
         ),
-        "seconds": SECONDS,
     }
     if ranks.rank == 0:
         torch.save(heard, folder / "heard.pt")
