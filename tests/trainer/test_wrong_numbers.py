@@ -19,6 +19,7 @@ from rollcast.trainer.control.number_guard import WRONG_NUMBERS, NumberGuard
 from rollcast.trainer.learner import saving
 from rollcast.trainer.learner.checkpoint import DamagedCheckpoint
 from rollcast.trainer.learner.group import LearnerGroup
+from rollcast.trainer.learner.number_checks import odd_ranks
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.wire.version import PolicyVersion
 from testkit.forked_programs import ForkedPrograms
@@ -150,6 +151,16 @@ def test_what_no_trainer_wrote_is_no_failure(text: bytes) -> None:
     queue.set_state(WRONG_NUMBERS, text)
     error = WrongNumbersError("weights are not finite")
     assert NumberGuard(make_state(), queue, Exporter("r"), 1.0).judge(error) is error
+
+
+@pytest.mark.parametrize(
+    ("words", "odd"),
+    [([5, 5, 5], []), ([5, 5, 6], [2]), ([5, 6], [0, 1]), ([5, 5, 6, 6], [0, 1, 2, 3])],
+)
+def test_the_rank_that_most_others_contradict_is_the_odd_one(
+    words: list[int], odd: list[int]
+) -> None:
+    assert odd_ranks(range(len(words)), words.__getitem__) == odd
 
 
 def test_ranks_that_differ_are_named_with_the_part(

@@ -72,7 +72,7 @@ def compare_ranks(learner: Learner, stats: UpdateStats) -> None:
         num_groups = 1 if column < len(FIGURES) else ranks.num_shards
         for first in range(num_groups):
             group = everyone[first::num_groups]
-            _raise_for(part, _odd_ones(group, table[:, column].tolist().__getitem__))
+            _raise_for(part, odd_ranks(group, table[:, column].tolist().__getitem__))
     values = table[:, len(exact) :].contiguous().view(torch.float64)
     distances = (values - values.quantile(0.5, dim=0)).abs().mean(dim=1)
     # The bound of the alert on two programs' mean gap, which one program with the same weights
@@ -92,7 +92,7 @@ def _same_tokens(learner: Learner) -> Tensor:
     return logprobs.double().cpu().view(torch.int64)
 
 
-def _odd_ones(group: Sequence[int], word: Callable[[int], int]) -> list[int]:
+def odd_ranks(group: Sequence[int], word: Callable[[int], int]) -> list[int]:
     """The ranks whose word is not that of most; all of them if no word is of most."""
     (common, count), *_ = Counter(map(word, group)).most_common(1)
     if 2 * count > len(group):
