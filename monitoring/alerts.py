@@ -189,6 +189,30 @@ ALERTS = (
         ),
     ),
     Alert(
+        "RollcastWrongNumbers",
+        f"time() - max by ({_EACH}) ({_of(trainer_metrics.WRONG_NUMBERS)}) < 3600",
+        "0m",
+        "critical",
+        (
+            "the trainer ended for wrong numbers in the last hour and has gone back to its newest "
+            "checkpoint"
+        ),
+    ),
+    Alert(
+        "RollcastUpdatesSkipped",
+        _came(trainer_metrics.UPDATES_SKIPPED),
+        "0m",
+        "warning",
+        f"the gradient of {COUNT} batches in a quarter of an hour was not finite",
+    ),
+    Alert(
+        "RollcastGradientSpikes",
+        _came(trainer_metrics.GRADIENT_SPIKES),
+        "0m",
+        "warning",
+        f"{COUNT} gradients in a quarter of an hour were more than 10 times as long as usual",
+    ),
+    Alert(
         "RollcastLogprobGap",
         _while_training(f"max by ({_EACH}) (avg_over_time({_MEAN_GAP}[15m])) > {MOST_GAP:g}"),
         "10m",

@@ -14,6 +14,7 @@ from rollcast.telemetry.metric import Metric
 RATE = "$__rate_interval"
 _EVENTS = (
     trainer_metrics.UPDATES_SKIPPED,
+    trainer_metrics.GRADIENT_SPIKES,
     trainer_metrics.CLAMPED_RATIOS,
     evaluation_metrics.EVAL_LOST,
     wire_metrics.UNREADABLE,

@@ -34,6 +34,7 @@ from rollcast.rollouts.records import (
     Turn,
     VersionSpan,
 )
+from rollcast.runfolder.files import checkpoint_place
 from rollcast.runfolder.folder import mark_format
 from rollcast.tasks.grading import grade
 from rollcast.tasks.prompt import Prompt
@@ -46,6 +47,7 @@ from rollcast.trainer.control.prompt_book import Books, PromptBook
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.whole_weights import gather_weights
+from rollcast.trainer.service import restore
 from rollcast.wire.version import PolicyVersion
 from testkit.replay import replay_logprobs
 from testkit.rollouts.examples import make_answer_group
@@ -264,9 +266,13 @@ def make_recorded_run(
     is_episodic: bool = False,
     spoil: Spoil = lambda group: None,
     before_step: BeforeStep = lambda learners, version_step: None,
+    broker: MemoryBroker | None = None,
+    exporter: Exporter | None = None,
     **generator: Any,
 ) -> Controller:
-    """Run to the end of the budget; the bundles are in the run folder then."""
+    """Run to the end of the budget, from the newest checkpoint if there is one; the bundles are in
+    the run folder then.
+    """
     from transformers import AutoModelForCausalLM
 
     tokenizer: Any = load_tokenizer(config.model)
@@ -302,14 +308,15 @@ def make_recorded_run(
 
     config.run_folder.mkdir(parents=True, exist_ok=True)
     mark_format(config.run_folder)
+    location = checkpoint_place(config.run_folder, config.trainer.checkpoints)
     controller = build_controller(
         config,
         learners=learners,
-        queue=OracleQueue(MemoryBroker(), oracle, spoil),
+        queue=OracleQueue(broker or MemoryBroker(), oracle, spoil),
         books=Books(train=book(1, 12), held_out=book(40, 1)),
         encode=oracle._ids,
-        exporter=Exporter("recorded"),
-        progress=Progress(),
+        exporter=exporter or Exporter("recorded"),
+        progress=restore(config.run, location, learners, resume=True) or Progress(),
         stop_requested=lambda: False,
     )
     try:
@@ -320,4 +327,5 @@ def make_recorded_run(
         raise
     finally:
         controller.close()
+        learners.saver.wait_written()
     return controller

@@ -160,6 +160,19 @@ def test_the_same_exit_code_after_a_restart_is_a_death_like_any_other(tmp_path: 
     assert_all_gone(tmp_path)
 
 
+def test_wrong_numbers_twice_end_the_run_after_a_restart_too(tmp_path: Path) -> None:
+    program = (
+        f"starts = len(open(r'{tmp_path}/trainer.pids').readlines());"
+        "print('rank 1 differs'); sys.exit(1 if starts == 1 else 77)"
+    )
+    supervisor = run_supervisor(tmp_path, f"[spec('redis', SLEEP), spec('trainer', {program!r})]")
+    output, _ = supervisor.communicate(timeout=60)
+    assert "trainer ended with exit code 1; starting it again" in output
+    assert f"UserError rank 1 differs (log: {tmp_path}/trainer.log)" in output
+    assert len(pids(tmp_path, "trainer")) == 2
+    assert_all_gone(tmp_path)
+
+
 @pytest.mark.parametrize("has_work", [True, False])
 def test_a_run_given_up_for_a_users_mistake_has_time_to_save_its_work(
     tmp_path: Path, has_work: bool

@@ -54,6 +54,9 @@ IDLE = 'rollcast_generator_idle_seconds_total{run="r",pod="g"}'
 ROLLOUTS = 'rollcast_running_rollouts{run="r",pod="g"}'
 RATIO = 'rollcast_longest_group_ratio{run="r"}'
 PARKED = 'rollcast_generator_parked{run="r",pod="g"}'
+WRONG = 'rollcast_wrong_numbers_timestamp_seconds{run="r"}'
+SKIPPED = 'rollcast_updates_skipped_total{run="r"}'
+SPIKES = 'rollcast_gradient_spikes_total{run="r"}'
 GAP = 'rollcast_logprob_gap{run="r",statistic="mean"}'
 EFFECTIVE = 'rollcast_effective_sample_share{run="r"}'
 TRUNCATED = 'rollcast_truncation_ratio{run="r"}'
@@ -170,6 +173,14 @@ CASES = (
     fires("RollcastGeneratorParked", "one is parked", LEARNING | {PARKED: "0x20 1x60"}),
     silent("RollcastGeneratorParked", "none is", LEARNING | {PARKED: "0x60"}),
     silent("RollcastGeneratorParked", "it was replaced", LEARNING | {PARKED: "1x10 stale"}),
+    # A trainer that ended at minute 30 and was started again; times are of the test's own clock.
+    fires("RollcastWrongNumbers", "it came back", {WRONG: "_x32 1800x60", STEPS: "5x30 _ _ 3x60"}),
+    silent("RollcastWrongNumbers", "an hour later", LEARNING | {WRONG: "_x32 1800x90"}, minute=95),
+    silent("RollcastWrongNumbers", "it never did", LEARNING),
+    fires("RollcastUpdatesSkipped", "one was", LEARNING | {SKIPPED: "0x50 1x10"}),
+    silent("RollcastUpdatesSkipped", "long ago", LEARNING | {SKIPPED: "0x9 1x60"}),
+    fires("RollcastGradientSpikes", "one came", LEARNING | {SPIKES: "0x50 1x10"}),
+    silent("RollcastGradientSpikes", "none came", LEARNING | {SPIKES: "0x60"}),
     fires("RollcastLogprobGap", "they differ by a tenth of a nat", LEARNING | {GAP: "0.1x60"}),
     silent("RollcastLogprobGap", "they differ as rounding does", LEARNING | {GAP: "0.01x60"}),
     silent(

@@ -27,7 +27,9 @@ def main() -> None:
     model, run_folder = sys.argv[1:]
     folder = Path(run_folder)
     ranks = join_ranks(timeout_seconds=30, threads=1, shard_ranks=SHARD_RANKS)
-    group = LearnerGroup.build(make_config(Path(model), folder), ranks)
+    # Ranks that are well are compared after each update.
+    config = make_config(Path(model), folder, trainer={"checkpoint_every_steps": 1})
+    group = LearnerGroup.build(config, ranks)
     results: dict[str, object] = {}
     if ranks.rank > 0:
         assert group.follow() is TrainerEnding.FINISHED

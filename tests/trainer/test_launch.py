@@ -157,6 +157,7 @@ def test_ranks_of_the_second_machine_know_their_place(launches: Launches, run_fi
         ({"0": 3, "1": "hang"}, 3),
         ({"0": "hang", "1": 5}, 5),
         ({"0": 143, "1": 0}, 143),
+        ({"0": 77, "1": 1}, 2),  # wrong numbers twice: no restart
         ({"0": 0, "1": 0}, 0),
     ],
 )

@@ -91,7 +91,13 @@ def main() -> None:
 def train(ranks: Ranks, model: str, run_folder: str) -> None:
     results = Path(run_folder) / "results.pt"
     group = LearnerGroup.build(
-        make_config(Path(model), Path(run_folder), recipe=taught_by(model)), ranks
+        make_config(
+            Path(model),
+            Path(run_folder),
+            recipe=taught_by(model),
+            trainer={"checkpoint_every_steps": 1},  # so often are ranks that are well compared
+        ),
+        ranks,
     )
     objects = f"file://{run_folder}/objects"
     CheckpointSaver(group.learner, ObjectStorage(objects), keep=1).begin(

@@ -8,6 +8,9 @@ from typing import ClassVar
 
 EXIT_FAILED = 1
 EXIT_USER_ERROR = 2
+EXIT_FAILED_AGAIN = 77
+"""A trainer's: its numbers went wrong twice without a step in between. No supervisor should start
+it again; a launcher on a cluster says EXIT_USER_ERROR instead, which fails the Job."""
 EXIT_SUPERSEDED = 76
 """A trainer's: its release names another one. It has left in order, and its Job must not begin
 again."""
@@ -36,6 +39,19 @@ class PassingError(UserError):
 
     exit_code: ClassVar[int] = EXIT_FAILED
     """A supervisor may start the process again."""
+
+
+class WrongNumbersError(PassingError):
+    """The trainer's numbers are wrong on some rank; a restart goes back to the newest checkpoint.
+
+    Every rank knows of it.
+    """
+
+
+class FailedAgainError(UserError):
+    """The restart after a WrongNumbersError made no step more than the trainer before it."""
+
+    exit_code: ClassVar[int] = EXIT_FAILED_AGAIN
 
 
 def refused_by_the_world(error: BaseException, sentence: str) -> UserError:

@@ -30,7 +30,7 @@ from enum import StrEnum
 from types import FrameType
 from typing import Protocol
 
-from rollcast.config.errors import EXIT_FAILED, EXIT_USER_ERROR, UserError
+from rollcast.config.errors import EXIT_FAILED, EXIT_FAILED_AGAIN, EXIT_USER_ERROR, UserError
 from rollcast.local.process import ORPHAN_SECONDS, Orphans, Service, ServiceSpec, same_reason
 from rollcast.telemetry.host_memory import how_it_ended, kills
 
@@ -204,7 +204,7 @@ class Supervisor:
         # One that has worked with these settings may say 2 because of the moment: memory that is
         # short, say.
         is_users_mistake = code == EXIT_USER_ERROR and service.starts == 1
-        if is_users_mistake and spec.essential:
+        if spec.essential and (is_users_mistake or code == EXIT_FAILED_AGAIN):
             raise UserError(f"{words} (log: {service.log})")
         # Starts in a row that fail for one reason: a further one would fail as well.
         max_same_failures = 3

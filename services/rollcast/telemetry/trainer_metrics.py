@@ -35,6 +35,14 @@ STEP_SECONDS = Metric(
 UPDATES_SKIPPED = Metric(
     "rollcast_updates_skipped_total", "Batches without an update: the gradient was not finite"
 )
+GRADIENT_SPIKES = Metric(
+    "rollcast_gradient_spikes_total",
+    "Updates whose gradient norm was more than 10 times the median of the 64 before",
+)
+WRONG_NUMBERS = Metric(
+    "rollcast_wrong_numbers_timestamp_seconds",
+    "Unix time at which a trainer of this run last ended because of wrong numbers; absent if none",
+)
 CLAMPED_RATIOS = Metric(
     "rollcast_clamped_ratios_total",
     "Trained tokens whose probability ratio overflowed and was clamped",

@@ -31,6 +31,7 @@ from types import FrameType
 from rollcast.config.access_modes import FOLDER_MODE
 from rollcast.config.errors import (
     EXIT_FAILED,
+    EXIT_FAILED_AGAIN,
     EXIT_SUPERSEDED,
     EXIT_USER_ERROR,
     UserError,
@@ -243,8 +244,8 @@ class RankLauncher:
                 deadline = time.monotonic() + LOST_RANK_PATIENCE_SECONDS
             if time.monotonic() > deadline:
                 self._signal(signal.SIGKILL)
-        # A user's mistake outweighs other codes, because no restart fixes it.
-        if EXIT_USER_ERROR in failed_codes:
+        # These outweigh other codes, because no restart fixes them.
+        if {EXIT_USER_ERROR, EXIT_FAILED_AGAIN} & set(failed_codes):
             return EXIT_USER_ERROR
         if failed_codes and (self.superseded or self._left_elsewhere(failed_codes)):
             return EXIT_SUPERSEDED

@@ -34,6 +34,7 @@ from rollcast.trainer.control.fleet import Fleet, OnRemoved
 from rollcast.trainer.control.group_filter import GroupFilter
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.ledger import Ledger
+from rollcast.trainer.control.number_guard import NumberGuard
 from rollcast.trainer.control.pacing import Pacing, longest_other_seconds
 from rollcast.trainer.control.pipeline import GroupPipeline
 from rollcast.trainer.control.progress import Progress
@@ -104,9 +105,9 @@ def build_controller(
     checkpoints = Checkpoints(
         state, learners, intake, reporter, config.trainer.checkpoint_every_steps
     )
-    return Controller(
-        state, pipeline, examiner, fleet, checkpoints, learners, reporter, stop_requested, recorder
-    )
+    numbers = NumberGuard(state, queue, exporter, recipe.optimizer.max_grad_norm)
+    made = (state, pipeline, examiner, fleet, checkpoints, learners, reporter, numbers)
+    return Controller(*made, stop_requested, recorder)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from rollcast.config.errors import WrongNumbersError
 from rollcast.recipe.schedule import Batch, PipelineState, Wait, WaitReason
 from rollcast.rollouts.errors import QueueAway
 from rollcast.runfolder import files
@@ -28,6 +29,7 @@ from rollcast.telemetry.process_age import process_age_seconds
 from rollcast.trainer.control.checkpoints import Checkpoints
 from rollcast.trainer.control.examiner import Examiner
 from rollcast.trainer.control.fleet import AWAY_RETRY_SECONDS, Fleet
+from rollcast.trainer.control.number_guard import NumberGuard
 from rollcast.trainer.control.pipeline import GroupBatch, GroupPipeline
 from rollcast.trainer.control.reporting import Reporter
 from rollcast.trainer.control.state import TrainerState
@@ -53,6 +55,7 @@ class Controller:
     _checkpoints: Checkpoints
     _learners: LearnerGroup
     _reporter: Reporter
+    _numbers: NumberGuard
     _stop_requested: Callable[[], bool]
     _recorder: StepRecorder | None
     """None = `record` is off."""
@@ -83,7 +86,16 @@ class Controller:
     # The loop
 
     def run(self) -> TrainerEnding:
-        """Train until the budget ends or a stop is requested; while Redis is away, wait."""
+        """Train until the budget ends or a stop is requested; while Redis is away, wait.
+
+        Raises WrongNumbersError or FailedAgainError (`NumberGuard`).
+        """
+        try:
+            return self._train()
+        except WrongNumbersError as error:
+            raise self._numbers.judge(error) from error
+
+    def _train(self) -> TrainerEnding:
         while not self._stop_requested():
             try:
                 if self._has_ended():
@@ -186,8 +198,8 @@ class Controller:
             self._recorder.end(stats)
         if not stats.applied:
             self._reporter.update_skipped()
-            return None
-        return stats
+        self._numbers.note(stats)
+        return stats if stats.applied else None
 
     def _dispatcher_during_update(self) -> Callable[[], None]:
         """Returns a function for the time between micro-batches: a long update must not delay what

@@ -33,6 +33,7 @@ from rollcast.config.out_of_memory import is_out_of_memory
 from rollcast.runfolder.files import Place
 from rollcast.trainer.learner.checked_files import data_files, files_to_check
 from rollcast.trainer.learner.learner import Learner
+from rollcast.trainer.learner.number_checks import sum_of_rows
 from rollcast.trainer.learner.object_storage import ObjectStorage
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.saved_metadata import check_metadata
@@ -117,6 +118,8 @@ def load_checkpoint(checkpoint: Place, learner: Learner) -> dict[str, Any]:
     ranks = learner.ranks
     tensors = state(learner)
     saved = _read(checkpoint, learner, tensors, weights_only=False)
+    is_finite = math.isfinite(sum_of_rows(tensors.values()).item())
+    _agree(checkpoint, learner, None if is_finite else ValueError("its numbers are not finite"))
     learner.updates = saved.updates
     for weight in learner.weights:
         # AdamW's count is the same for all weights, so that the checkpoint has it once.

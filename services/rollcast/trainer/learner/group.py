@@ -19,11 +19,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch.distributed as dist
 from torch.distributed import DistNetworkError
 
-from rollcast.config.errors import UserError
+from rollcast.config.errors import UserError, WrongNumbersError
 from rollcast.config.out_of_memory import OutOfMemory, told_what_did_not_fit
 from rollcast.config.run import RunConfig
 from rollcast.runfolder.files import Place, checkpoint_place, parse_location
@@ -50,6 +48,7 @@ from rollcast.trainer.learner.commands import (
 from rollcast.trainer.learner.learner import Learner
 from rollcast.trainer.learner.loss_tape import LossTape
 from rollcast.trainer.learner.model import stage_shard, weight_specs
+from rollcast.trainer.learner.number_checks import check_finite, compare_ranks
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.saving import CheckpointSaver, ChooseBest
 from rollcast.trainer.learner.step_sums import UpdateStats
@@ -263,7 +262,10 @@ class LearnerGroup:
                 try:
                     self._carry_out(command)
                 except UserError as error:
-                    if command.kind is CommandKind.UPDATE or isinstance(error, OutOfMemory):
+                    is_shared = isinstance(error, WrongNumbersError)
+                    if (command.kind is CommandKind.UPDATE and not is_shared) or isinstance(
+                        error, OutOfMemory
+                    ):
                         # Perhaps of this rank alone: the process must end, and the others with it.
                         log.error(
                             "this rank cannot go on",
@@ -314,9 +316,8 @@ class LearnerGroup:
         write = partial(stage_shard, self.learner.policy)
         with told_what_did_not_fit(STAGED, MORE_RANKS):
             self.slots.fill(slot, version, self.config.weights.bucket_timeout_seconds, write)
-        dist.all_reduce(
-            torch.zeros(1)
-        )  # on the host: rank 0 publishes only what every rank has staged
+        # An exchange too: rank 0 publishes only what every rank has staged.
+        check_finite(self.learner.weights, "weights", "published")
 
     def _update(
         self,
@@ -329,7 +330,16 @@ class LearnerGroup:
         if trainer.activation_checkpointing is not True:
             remedies += ", set trainer.activation_checkpointing"
         with told_what_did_not_fit("an update", f"{remedies}, or {MORE_RANKS}"):
-            return self.learner.update(micro_batches, loss_denominator, between)
+            stats = self.learner.update(micro_batches, loss_denominator, between)
+            # Here, since no weights are broadcast meanwhile: before the step's checkpoint, so that
+            # each is of ranks that agreed. Between 50 updates its pass over 64 tokens is nothing.
+            if (
+                self.ranks.world_size > 1
+                and stats.applied
+                and self.learner.updates % trainer.checkpoint_every_steps == 0
+            ):
+                compare_ranks(self.learner, stats)
+            return stats
 
     def _read(
         self,

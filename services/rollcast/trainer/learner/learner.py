@@ -41,6 +41,16 @@ from rollcast.trainer.learner.step_sums import (
 from rollcast.trainer.learner.teacher import HeldTeacher
 
 
+def score(policy: Policy, batch: DeviceBatch) -> Tensor:
+    """Return [T] log pi of the targets, without gradient. Collective."""
+    with torch.no_grad():
+        logprobs, _ = policy(batch.input_ids, batch.positions, batch.targets, packing=batch.packing)
+    for module in policy.modules():  # without a backward pass nothing else frees gathered weights
+        if isinstance(module, FSDPModule):
+            module.reshard()
+    return cast(Tensor, logprobs)
+
+
 @dataclass(eq=False)
 class Reference:
     """The reference policy of a KL penalty: frozen, in the model's dtype, sharded like the trained
@@ -58,16 +68,8 @@ class Reference:
 
     def logprobs(self, batch: DeviceBatch) -> Tensor:
         """Return [T] log pi_ref of the targets, without gradient. Collective."""
-        with torch.no_grad(), adapters_off(self.policy):
-            logprobs, _ = self.policy(
-                batch.input_ids, batch.positions, batch.targets, packing=batch.packing
-            )
-        for module in (
-            self.policy.modules()
-        ):  # without a backward pass nothing else frees the gathered weights
-            if isinstance(module, FSDPModule):
-                module.reshard()
-        return cast(Tensor, logprobs)
+        with adapters_off(self.policy):
+            return score(self.policy, batch)
 
 
 @dataclass(eq=False)

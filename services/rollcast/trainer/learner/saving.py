@@ -31,6 +31,7 @@ from rollcast.trainer.learner.checkpoint import (
     state,
 )
 from rollcast.trainer.learner.learner import Learner
+from rollcast.trainer.learner.number_checks import check_finite
 from rollcast.wire.version import PolicyVersion
 
 log = get_logger()
@@ -74,10 +75,12 @@ class CheckpointSaver:
 
         `controller` counts at rank 0. The result is the checkpoint's place, or the UserError of a
         disk that is full or not writable, which is raised on every rank if the disk refuses
-        immediately; nothing half-written is left.
+        immediately; nothing half-written is left. Raises WrongNumbersError on every rank if a
+        number is not finite.
         """
         name = str(version)
         tensors = state(self._learner)
+        check_finite(tensors.values(), "weights or AdamW's moments", "saved")
         num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
         self._at_rank_0(lambda: self._storage.begin(name, num_bytes))
         # Now, because training goes on while the files are written.
