@@ -40,6 +40,8 @@ SECRET_VARIABLES = {
     "ROLLCAST_PUSH_TOKEN": ("forecaster", "push_token"),
 }
 """Environment variable -> group and setting of a run file."""
+REDIS_USERNAME = "ROLLCAST_REDIS_USERNAME"
+"""Environment variable of redis.username: each role of a run has its own."""
 
 
 class WrongSettingsError(UserError):
@@ -120,11 +122,17 @@ def parse_run_config(
     if mistakes:
         raise WrongSettingsError(source, mistakes, config, num_more)
     assert config is not None
-    updates: dict[str, Any] = {}
     for variable, (group, setting) in SECRET_VARIABLES.items():
         if secret := os.environ.get(variable):
-            updates[group] = getattr(config, group).model_copy(update={setting: SecretStr(secret)})
-    return config.model_copy(update=updates)
+            config = _with_setting(config, group, setting, SecretStr(secret))
+    if username := os.environ.get(REDIS_USERNAME):
+        config = _with_setting(config, "redis", "username", username)
+    return config
+
+
+def _with_setting(config: RunConfig, group: str, setting: str, value: object) -> RunConfig:
+    changed = getattr(config, group).model_copy(update={setting: value})
+    return config.model_copy(update={group: changed})
 
 
 def _validate_settings(
