@@ -5,16 +5,23 @@ here is what they may not do.
 from __future__ import annotations
 
 import re
+import shlex
+import time
+from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
+from redis import Redis
+from redis.backoff import NoBackoff
 from redis.exceptions import NoPermissionError, ResponseError
+from redis.retry import Retry
 
 from rollcast.config.errors import UserError
 from rollcast.connections.redis import connect
 from rollcast.rollouts import redis_generator_queue, redis_trainer_queue
+from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.keys import Keys
 from rollcast.rollouts.redis_streams import script_source
 from rollcast.rollouts.redis_trainer_queue import RedisTrainerQueue
@@ -106,6 +113,54 @@ def test_a_role_reaches_the_keys_of_its_run_alone(redis_server: Server, run_name
     queue.close()
     with connect(settings) as client, pytest.raises(NoPermissionError):
         client.hgetall(other.inflight)
+
+
+def test_a_script_without_end_is_waited_for(durable_server: Server) -> None:
+    """The server itself is what such a script stops; nothing is lost when it goes on."""
+    settings = durable_server.settings_of("trainer")
+    trainer = RedisTrainerQueue(settings, "stopped", patience_seconds=0.5)
+    trainer.dispatch([make_task(1)])
+    hostile = Redis(
+        port=durable_server.port,
+        username="generator",
+        password="generator",
+        socket_timeout=60,
+        retry=Retry(NoBackoff(), 0),
+    )
+    with hostile, durable_server.client() as administrator, ThreadPoolExecutor(1) as thread:
+        administrator.config_set("lua-time-limit", 50)
+        script = thread.submit(hostile.evalsha, hostile.script_load("while true do end"), 0)
+        deadline = time.monotonic() + 60
+        while answers(administrator):
+            assert time.monotonic() < deadline
+        try:
+            with pytest.raises(QueueAway, match="BUSY"):
+                trainer.dispatch([make_task(2)])
+        finally:
+            administrator.script_kill()
+        assert isinstance(script.exception(timeout=60), ResponseError)
+    assert trainer.dispatch([make_task(2)]) == [2]
+    assert trainer.outstanding().sequences == {1, 2}
+    trainer.close()
+
+
+def answers(client: Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except ResponseError:
+        return False
+
+
+def test_the_lines_of_the_documents_make_these_users(redis_server: Server) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "kubernetes.md").read_text()
+    lines = re.findall(r"redis-cli (ACL SETUSER .*)", text.replace("\\\n", " "))
+    pattern = Keys("my-run", "rl/my-run").pattern
+    for role, line in zip(COMMANDS, lines, strict=True):
+        command = shlex.split(line)
+        assert command[2:5] == [f"my-{role}", "reset", "on"]
+        assert command[6:] == permissions(role, pattern).split()
+        with redis_server.client() as administrator:
+            assert administrator.execute_command(*command)
 
 
 def test_a_reader_sees_a_run(redis_server: Server, run_name: str) -> None:
