@@ -185,6 +185,17 @@ def test_what_the_running_redis_cannot_become_is_refused_before_anything_is_chan
         render(merged(profile("cpu"), after), path=path)
 
 
+def test_a_secret_of_ones_own_that_lacks_a_users_password_is_refused(tmp_path: Path) -> None:
+    chart = shutil.copytree(CHART, tmp_path / "rollcast")
+    template = chart / "templates" / "validate.yaml"
+    asked = '(lookup "v1" "Secret" .Release.Namespace $values.auth.existingSecret)'
+    assert asked in template.read_text()
+    there = {"data": {"redis-trainer-password": "eA==", "rpc-token": "eA=="}}
+    template.write_text(template.read_text().replace(asked, f"(fromJson `{json.dumps(there)}`)"))
+    with pytest.raises(helm_errors.HelmError, match="mine: the Secret has no key redis-generator"):
+        render(merged(profile("cpu"), VALUE_SETS["own-secret"]), path=chart)
+
+
 @pytest.mark.parametrize("password", PASSWORDS, ids=range(len(PASSWORDS)))
 def test_redis_asks_for_the_very_password_and_ends_in_order(
     short_path: Path, password: str

@@ -99,9 +99,9 @@ def write_server_config(settings: Redis, run: str, folder: Path, trainer_passwor
         f"dir {_quote_path(folder)}",
         "user default off",
         *(
-            f"user {role} on #{hashlib.sha256(password.encode()).hexdigest()} "
+            f"user {role} on #{hashlib.sha256(secret.encode()).hexdigest()} "
             f"{permissions(role, keys)}"
-            for role, password in passwords.items()
+            for role, secret in passwords.items()
         ),
         "daemonize no",
         "appendonly yes",
