@@ -122,17 +122,13 @@ def parse_run_config(
     if mistakes:
         raise WrongSettingsError(source, mistakes, config, num_more)
     assert config is not None
-    for variable, (group, setting) in SECRET_VARIABLES.items():
-        if secret := os.environ.get(variable):
-            config = _with_setting(config, group, setting, SecretStr(secret))
-    if username := os.environ.get(REDIS_USERNAME):
-        config = _with_setting(config, "redis", "username", username)
+    variables = {**SECRET_VARIABLES, REDIS_USERNAME: ("redis", "username")}
+    for variable, (group, setting) in variables.items():
+        if text := os.environ.get(variable):
+            value = text if variable == REDIS_USERNAME else SecretStr(text)
+            changed = getattr(config, group).model_copy(update={setting: value})
+            config = config.model_copy(update={group: changed})
     return config
-
-
-def _with_setting(config: RunConfig, group: str, setting: str, value: object) -> RunConfig:
-    changed = getattr(config, group).model_copy(update={setting: value})
-    return config.model_copy(update={group: changed})
 
 
 def _validate_settings(

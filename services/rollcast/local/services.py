@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from rollcast.config.connections import Redis
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import REDIS_USERNAME, SECRET_VARIABLES, RunConfig
 from rollcast.connections.port_files import port_file
@@ -41,7 +42,7 @@ def service_specs(
         # Only the trainer's process and the server's configuration know it: 256 bits
         password = secrets.token_urlsafe(32)
         trainer_user = {REDIS_USERNAME: "trainer", "ROLLCAST_REDIS_PASSWORD": password}
-        specs.append(_redis(config, password))
+        specs.append(_redis(config.redis, config.run, folder, password))
     if embed_grader:
         specs.append(_grader(config, without_gpus))
     specs.append(_forecaster(folder, run_file, without_gpus))
@@ -71,10 +72,8 @@ def _program(
     return Command(program, log, environment)
 
 
-def _redis(config: RunConfig, trainer_password: str) -> ServiceSpec:
-    folder = config.run_folder
-    data = folder / files.REDIS
-    server = write_server_config(config.redis, config.run, data, trainer_password)
+def _redis(settings: Redis, run: str, folder: Path, trainer_password: str) -> ServiceSpec:
+    server = write_server_config(settings, run, folder / files.REDIS, trainer_password)
     command = Command((str(find_server()), str(server)), folder / files.LOGS / "redis.log")
     return ServiceSpec("redis", (command,), stop_order=3, stop_seconds=20.0)
 
