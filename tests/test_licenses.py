@@ -42,8 +42,10 @@ def licence(package: str) -> str:
         for text in found.get_all("Classifier", [])
         if text.startswith("License")
     ]
-    lines = (found.get("License") or "").strip().splitlines()
-    return found.get("License-Expression") or "; ".join(classifiers) or "".join(lines[:1])
+    (expression, text) = (
+        "".join(found.get_all(field, [])) for field in ("License-Expression", "License")
+    )
+    return expression or "; ".join(classifiers) or "".join(text.strip().splitlines()[:1])
 
 
 def test_every_installed_package_has_a_licence_of_the_list() -> None:

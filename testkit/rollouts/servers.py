@@ -53,11 +53,11 @@ class Server:
 
     @property
     def settings(self) -> RedisSettings:
-        """Of the default user, who may do everything."""
+        """Settings of the default user, who may do everything."""
         return RedisSettings(host="127.0.0.1", port=self.port, timeout_seconds=2.0)
 
     def settings_of(self, role: Role) -> RedisSettings:
-        """Of a role's user, for the runs of every test."""
+        """Settings of a role's user, for the runs of every test."""
         secret = {"username": role, "password": SecretStr(role)}
         return self.settings.model_copy(update=secret)
 

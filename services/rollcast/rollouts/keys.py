@@ -27,7 +27,7 @@ class Keys:
         """
         prefix = f"rollcast:{{{f'{scope}/' if scope else ''}{run}}}:"
         self.pattern = f"{prefix}*"
-        """Of all keys of the run, for Redis ACLs."""
+        """Glob pattern of all keys of the run, for Redis ACLs."""
         self.tasks = prefix + "tasks"
         self.evals = prefix + "evals"
         self.rollouts = prefix + "rollouts"

@@ -31,5 +31,5 @@ COMMANDS: dict[Role, tuple[str, ...]] = {
 
 
 def permissions(role: Role, keys: str) -> str:
-    """What an ACL that allows nothing needs for this role; `keys`: pattern of the run's keys."""
+    """ACL rules that a new user of this role needs; `keys`: pattern of the run's keys."""
     return " ".join((f"~{keys}", *(f"+{command}" for command in sorted(COMMANDS[role]))))
