@@ -25,6 +25,8 @@ from typing import Any
 
 from rollcast.config.base import REDIS_SCOPE
 from rollcast.config.connections import Redis
+from rollcast.rollouts.keys import Keys
+from rollcast.rollouts.redis_users import COMMANDS, permissions
 
 CHART_FOLDER = Path(__file__).parent / "rollcast"
 SCHEMA = CHART_FOLDER / "values.schema.json"
@@ -354,7 +356,14 @@ CHART = mapping(
     redis=mapping(
         **EVERY_ROLE,
         enabled=BOOLEAN,
-        external=mapping(host=STRING, port=integer(1, 65535), tls=BOOLEAN, passwordSecret=NAME),
+        external=mapping(
+            host=STRING,
+            port=integer(1, 65535),
+            tls=BOOLEAN,
+            passwordSecret=NAME,
+            trainerUser=STRING,
+            generatorUser=STRING,
+        ),
         runAsUser=integer(1),
         persistence=mapping(enabled=BOOLEAN, storageClass=STRING, size=QUANTITY),
         exporter=mapping(enabled=BOOLEAN, image=IMAGE, resources=RESOURCES),
@@ -454,8 +463,11 @@ def _schema_text() -> str:
 
 
 def run_defaults() -> Node:
-    """Those settings of the run file that the chart's rules across values need."""
-    return {"redis": {"max_bytes": Redis.model_fields["max_bytes"].default}}
+    """What the chart needs of the code: defaults of the run file for its rules across values, and
+    the permissions of each Redis user.
+    """
+    users = {role: permissions(role, Keys("RUN").pattern) for role in COMMANDS}
+    return {"redis": {"max_bytes": Redis.model_fields["max_bytes"].default, "users": users}}
 
 
 def main() -> int:

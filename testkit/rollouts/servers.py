@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 import redis
+from pydantic import SecretStr
 
 from rollcast.config.connections import Redis as RedisSettings
 from rollcast.local.ports import free_port
+from rollcast.rollouts.redis_users import COMMANDS, Role, permissions
 
 START_SECONDS = 20.0
 
@@ -51,7 +53,13 @@ class Server:
 
     @property
     def settings(self) -> RedisSettings:
+        """Settings of the default user, who may do everything."""
         return RedisSettings(host="127.0.0.1", port=self.port, timeout_seconds=2.0)
+
+    def settings_of(self, role: Role) -> RedisSettings:
+        """Settings of a role's user, for the runs of every test."""
+        secret = {"username": role, "password": SecretStr(role)}
+        return self.settings.model_copy(update=secret)
 
     def client(self) -> redis.Redis:
         return redis.Redis(port=self.port, socket_timeout=5.0)
@@ -72,6 +80,9 @@ class Server:
             "--dir",
             str(self.folder),
         ]
+        for role in COMMANDS:
+            rules = permissions(role, "rollcast:*").split()
+            arguments += ["--user", role, "on", f">{role}", *rules]
         arguments += ["--appendonly", "yes", "--appendfsync", "everysec"] if self.appendonly else []
         self._process = subprocess.Popen([self.executable, *arguments], stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + START_SECONDS

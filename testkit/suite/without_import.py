@@ -122,6 +122,9 @@ LINKS = (
     ),
     Link(("tests/test_debian.py",), ("requirements/debian.sh",), "run"),
     Link(("tests/test_license.py",), ("LICENSE", "pyproject.toml"), "the wheel is built"),
+    Link(("tests/test_licenses.py",), ("requirements/*.txt",), "pinned packages are looked up"),
+    Link(("tests/documents/test_security.py",), ("SECURITY.md",), "it names tests"),
+    Link(("tests/rollouts/test_redis_users.py",), ("docs/kubernetes.md",), "its users are made"),
     Link(SOURCE_READERS, ("services/*.py",), "every source is read"),
     Link(
         ("tests/chart/test_dry_run.py",),

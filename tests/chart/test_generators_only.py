@@ -44,7 +44,10 @@ def test_it_has_generators_that_reach_the_first_release() -> None:
         if "secretKeyRef" in variable.get("valueFrom", {})
     }
     assert secrets["ROLLCAST_RPC_TOKEN"] == {"name": "first-auth", "key": "rpc-token"}
-    assert secrets["ROLLCAST_REDIS_PASSWORD"] == {"name": "first-auth", "key": "redis-password"}
+    assert secrets["ROLLCAST_REDIS_PASSWORD"] == {
+        "name": "first-auth",
+        "key": "redis-generator-password",
+    }
     assert {443, 6379, 7431} <= egress_ports(one(objects, "NetworkPolicy", "rollcast-generator"))
 
 

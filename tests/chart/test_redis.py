@@ -15,8 +15,11 @@ from pathlib import Path
 import pytest
 import redis
 from redis.backoff import NoBackoff
+from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 
+from rollcast.rollouts.keys import Keys
+from rollcast.rollouts.redis_users import COMMANDS, permissions
 from testkit.system.harness import wait_for
 from tests.chart.local_cluster import LocalCluster
 from tests.chart.rendering import (
@@ -49,12 +52,17 @@ def short_path() -> Iterator[Path]:
         yield Path(folder)
 
 
-START = r"""password=$(printf %s "$REDIS_PASSWORD" | od -An -v -tx1 | tr -d ' \n' | sed 's/../\\x&/g')
+USERS = "".join(
+    f'user {role} on #$(digest "$REDIS_{role.upper()}_PASSWORD") '
+    f"{permissions(role, Keys('RUN').pattern)}\n"
+    for role in sorted(COMMANDS)
+)
+START = f"""digest() {{ printf %s "$1" | sha256sum | cut -c 1-64; }}
 exec redis-server - "$@" <<END
-requirepass "$password"
-END
-"""  # noqa: E501
-"""How Redis starts: printf is the shell's own, so that the password stands in no command line."""
+user default off
+{USERS}END
+"""
+"""How Redis starts: printf is the shell's own, so that no password is in a command line."""
 
 
 def command_lines(container: Object) -> list[str]:
@@ -65,7 +73,8 @@ def command_lines(container: Object) -> list[str]:
     handlers += container.get("lifecycle", {}).values()
     words = [handler.get("exec", {}).get("command", []) for handler in handlers]
     words.append([*container.get("command", []), *container.get("args", [])])
-    return [" ".join(word for word in line if word != START) for line in words]
+    run = re.compile(r"(?<=~rollcast:\{)[a-z0-9-]+(?=\})")
+    return [" ".join(word for word in line if run.sub("RUN", word) != START) for line in words]
 
 
 def secrets_shown(container: Object) -> list[tuple[str, str]]:
@@ -99,12 +108,12 @@ def test_no_command_line_holds_a_secret(name: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        ["redis-cli", "-a", "$(REDIS_PASSWORD)", "ping"],
-        ["sh", "-c", "redis-cli -a $REDIS_PASSWORD ping"],
-        ["sh", "-c", 'redis-cli -a "${REDIS_PASSWORD}" ping'],
+        ["redis-cli", "-a", "$(REDIS_READER_PASSWORD)", "ping"],
+        ["sh", "-c", "redis-cli -a $REDIS_READER_PASSWORD ping"],
+        ["sh", "-c", 'redis-cli -a "${REDIS_READER_PASSWORD}" ping'],
         ["sh", "-c", "redis-cli -a ${REDISCLI_AUTH:-none} ping"],
-        ["sh", "-c", "redis-cli -a $(printf %s $REDIS_PASSWORD) ping"],
-        ["sh", "-c", f"{START}redis-cli -a $REDIS_PASSWORD ping"],
+        ["sh", "-c", "redis-cli -a $(printf %s $REDIS_READER_PASSWORD) ping"],
+        ["sh", "-c", f"{START}redis-cli -a $REDIS_READER_PASSWORD ping"],
     ],
 )
 def test_a_secret_in_a_command_line_is_seen(line: list[str]) -> None:
@@ -113,8 +122,9 @@ def test_a_secret_in_a_command_line_is_seen(line: list[str]) -> None:
         (container,) = (copy.deepcopy(one) for one in pod.containers if one["name"] == "redis")
         run = {"exec": {"command": line}}
         container[place] = {"command": line, "lifecycle": {"preStop": run}}.get(place, run)
-        ((_, shown),) = secrets_shown(container)
-        assert line[0] in shown
+        shown = [text for _, text in secrets_shown(container)]
+        assert shown
+        assert all(line[0] in text for text in shown)
 
 
 @pytest.fixture(scope="module")
@@ -175,16 +185,34 @@ def test_what_the_running_redis_cannot_become_is_refused_before_anything_is_chan
         render(merged(profile("cpu"), after), path=path)
 
 
+def test_a_secret_of_ones_own_that_lacks_a_users_password_is_refused(tmp_path: Path) -> None:
+    chart = shutil.copytree(CHART, tmp_path / "rollcast")
+    template = chart / "templates" / "validate.yaml"
+    asked = '(lookup "v1" "Secret" .Release.Namespace $values.auth.existingSecret)'
+    assert asked in template.read_text()
+    there = {"data": {"redis-trainer-password": "eA==", "rpc-token": "eA=="}}
+    template.write_text(template.read_text().replace(asked, f"(fromJson `{json.dumps(there)}`)"))
+    with pytest.raises(helm_errors.HelmError, match="mine: the Secret has no key redis-generator"):
+        render(merged(profile("cpu"), VALUE_SETS["own-secret"]), path=chart)
+
+
 @pytest.mark.parametrize("password", PASSWORDS, ids=range(len(PASSWORDS)))
 def test_redis_asks_for_the_very_password_and_ends_in_order(
     short_path: Path, password: str
 ) -> None:
     objects = copy.deepcopy(render(profile("cpu")))
-    one(objects, "Secret")["data"]["redis-password"] = base64.b64encode(password.encode()).decode()
+    secret = one(objects, "Secret")["data"]
+    for role in COMMANDS:
+        text = base64.b64encode(f"{role}{password}".encode()).decode()
+        secret[f"redis-{role}-password"] = text
     with LocalCluster(objects, short_path) as cluster:
         pod = cluster.pod("redis")
         process = pod.start("redis")
-        with redis.Redis(pod.address, password=password, retry=AT_ONCE) as client:
+
+        def client_of(user: str, password: str | None) -> redis.Redis:
+            return redis.Redis(pod.address, username=user, password=password, retry=AT_ONCE)
+
+        with client_of("reader", f"reader{password}") as client:
 
             def answers() -> bool:
                 assert process.poll() is None, pod.log("redis").read_text()
@@ -198,13 +226,18 @@ def test_redis_asks_for_the_very_password_and_ends_in_order(
                     return False
 
             wait_for(answers, 20, "Redis")
-            assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
-            assert client.config_get("save") == {"save": ""}
-        for other in (None, "wrong", password.strip() + "x"):
-            with (
-                redis.Redis(pod.address, password=other, retry=AT_ONCE) as stranger,
-                pytest.raises(redis.AuthenticationError),
-            ):
+            assert client.info("memory")["maxmemory_policy"] == "noeviction"
+            with pytest.raises(NoPermissionError):
+                client.config_get("save")
+        state = Keys("demo").state
+        for role in ("trainer", "generator"):
+            with client_of(role, f"{role}{password}") as client:
+                client.hset(state, "name", "value")
+                with pytest.raises(NoPermissionError):
+                    client.hget(Keys("other").state, "name")
+        strangers = [("trainer", f"generator{password}"), ("reader", f"reader{password}x")]
+        for user, other in [*strangers, ("default", None), ("default", password)]:
+            with client_of(user, other) as stranger, pytest.raises(redis.AuthenticationError):
                 stranger.ping()
         shown = Path(f"/proc/{process.pid}/cmdline").read_bytes()
         assert b"redis-server" in shown, "the shell gave way to it: it hears the signals itself"

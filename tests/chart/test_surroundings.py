@@ -36,11 +36,14 @@ def test_external_redis_takes_its_own_password() -> None:
         )
         return entry and entry["valueFrom"]["secretKeyRef"]
 
-    assert password("cpu") == {"name": "demo-rollcast-auth", "key": "redis-password"}
-    assert password("own-secret") == {"name": "mine", "key": "redis-password"}
+    key = "redis-generator-password"
+    assert password("cpu") == {"name": "demo-rollcast-auth", "key": key}
+    assert password("own-secret") == {"name": "mine", "key": key}
     assert password("external-redis") == {"name": "mine", "key": "redis-password"}
     assert password("external-redis-without-password") is None
-    assert "redis-password" not in one(render(VALUE_SETS["external-redis"]), "Secret")["data"]
+    assert password("external-redis-with-users") == {"name": "mine", "key": key}
+    secret = one(render(VALUE_SETS["external-redis"]), "Secret")["data"]
+    assert not [name for name in secret if name.startswith("redis")]
     assert run_file(render(VALUE_SETS["external-redis"]))["redis"] == {
         "host": "redis.example.com",
         "port": 6379,
@@ -48,6 +51,31 @@ def test_external_redis_takes_its_own_password() -> None:
         "tls": {},
         "max_bytes": 134_217_728,
     }
+
+
+def test_each_pod_has_the_redis_user_of_its_role_and_the_others_have_none() -> None:
+    def users(name: str) -> dict[str, list[str]]:
+        return {
+            pod.role: [
+                entry.get("value") or entry["valueFrom"]["secretKeyRef"]["key"]
+                for container in pod.containers
+                for entry in container.get("env", [])
+                if entry["name"].startswith(("ROLLCAST_REDIS", "REDIS_USER", "REDIS_PASSWORD"))
+            ]
+            for pod in pods(
+                render(merged(VALUE_SETS[name], {"autoscaler": {"mode": "controller"}}))
+            )
+        }
+
+    own = users("redis-in-memory-with-exporter")
+    assert own["trainer"] == ["trainer", "redis-trainer-password"]
+    assert own["generator"] == own["test"] == ["generator", "redis-generator-password"]
+    assert own["redis"] == ["reader", "redis-reader-password"], "the exporter"
+    assert own["forecaster"] == own["autoscaler"] == []
+    assert users("external-redis-with-users")["trainer"] == [
+        "demo-trainer",
+        "redis-trainer-password",
+    ]
 
 
 def test_the_registry_of_a_mirror_takes_the_place_of_all() -> None:
@@ -229,4 +257,4 @@ def test_no_data_source_is_made_that_leads_nowhere_or_is_not_wanted() -> None:
 def test_a_secret_of_ones_own_is_not_made_again() -> None:
     assert of_kind(render(VALUE_SETS["own-secret"]), "Secret") == []
     data = one(render(CPU), "Secret")["data"]
-    assert len({*data.values()}) == len(data) == 2
+    assert len({*data.values()}) == len(data) == 4

@@ -118,6 +118,17 @@ CHANGES: dict[str, dict[str, Any]] = {
         "config": {"weights": {"store": {"location": "s3://bucket/weights"}}},
         "networkPolicy": {"remoteGenerators": [{"ipBlock": {"cidr": "10.8.0.0/16"}}]},
     },
+    "external-redis-with-users": {
+        "redis": {
+            "enabled": False,
+            "external": {
+                "host": "redis.example.com",
+                "passwordSecret": "mine",
+                "trainerUser": "demo-trainer",
+                "generatorUser": "demo-generator",
+            },
+        }
+    },
     "external-redis-without-password": {
         "redis": {"enabled": False, "external": {"host": "10.0.0.7"}}
     },

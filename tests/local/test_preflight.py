@@ -32,6 +32,7 @@ from rollcast.local.embedded_redis import (
 )
 from rollcast.local.ports import free_port
 from rollcast.local.process import Command, Service, ServiceSpec
+from rollcast.rollouts.keys import Keys
 from rollcast.runfolder import folder as run_folder
 from rollcast.tasks.prompts import load
 from rollcast.tasks.same_prompts import prompts_digest
@@ -369,17 +370,14 @@ def test_a_file_in_the_folders_place_is_named(tmp_path: Path) -> None:
 def test_the_embedded_server_keeps_its_data_and_wants_the_password(tmp_path: Path) -> None:
     from rollcast.connections.redis import connect
 
-    redis = settings(tmp_path).redis
-    redis = redis.model_copy(
-        update={"port": free_port("127.0.0.1"), "password": SecretStr('a "b" c')}
-    )
+    redis = free_redis(tmp_path, password='a "b" c')
     for value in (b"1", b"2"):
-        path = write_server_config(redis, tmp_path / "redis")
+        path = write_server_config(redis, "r", tmp_path / "redis", "trainer's")
         server = subprocess.Popen([str(find_server()), str(path)], stdout=subprocess.DEVNULL)
         try:
             wait_until_ready(redis)
             client = connect(redis)
-            assert client.incr("counter") == int(value)
+            assert client.hincrby(Keys("r").state, "counter", 1) == int(value)
             client.close()
             with pytest.raises(UserError, match=r"redis\.password"):
                 wait_until_ready(redis.model_copy(update={"password": SecretStr("wrong")}))
@@ -390,7 +388,8 @@ def test_the_embedded_server_keeps_its_data_and_wants_the_password(tmp_path: Pat
 
 
 def embedded(tmp_path: Path, redis: Redis) -> Service:
-    arguments = (str(find_server()), str(write_server_config(redis, tmp_path / "redis")))
+    server = write_server_config(redis, "r", tmp_path / "redis", "trainer's")
+    arguments = (str(find_server()), str(server))
     return Service(
         ServiceSpec(
             "redis", (Command(arguments, tmp_path / "redis.log"),), stop_order=0, stop_seconds=20.0
@@ -398,8 +397,10 @@ def embedded(tmp_path: Path, redis: Redis) -> Service:
     )
 
 
-def free_redis(tmp_path: Path) -> Redis:
-    return settings(tmp_path).redis.model_copy(update={"port": free_port("127.0.0.1")})
+def free_redis(tmp_path: Path, password: str = "secret") -> Redis:
+    given = {"username": "generator", "password": SecretStr(password)}
+    redis = settings(tmp_path).redis
+    return redis.model_copy(update={"port": free_port("127.0.0.1"), **given})
 
 
 def test_an_embedded_server_that_ends_says_why(tmp_path: Path) -> None:
@@ -432,7 +433,7 @@ def test_an_embedded_server_that_loads_is_waited_for_until_a_stop_is_asked_for(
         "                is_loaded = time.monotonic() - began > float(sys.argv[1])\n"
         "                self.wfile.write(b'+PONG\\r\\n' if is_loaded else b'-LOADING the data "
         "set\\r\\n')\n"
-        "            elif b'CLIENT' in line:\n"
+        "            elif b'CLIENT' in line or b'AUTH' in line:\n"
         "                self.wfile.write(b'+OK\\r\\n')\n"
         f"socketserver.ThreadingTCPServer(('127.0.0.1', {redis.port}), Loading).serve_forever()\n"
     )

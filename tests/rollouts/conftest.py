@@ -92,10 +92,10 @@ async def wire(
             lambda: MemoryTrainerQueue(broker), lambda owner: MemoryGeneratorQueue(broker, owner)
         )
     else:
-        settings = _servers(backend).settings
+        server = _servers(backend)
         made = Wire(
-            lambda: RedisTrainerQueue(settings, run_name),
-            lambda owner: RedisGeneratorQueue(settings, run_name, owner),
+            lambda: RedisTrainerQueue(server.settings_of("trainer"), run_name),
+            lambda owner: RedisGeneratorQueue(server.settings_of("generator"), run_name, owner),
         )
     yield made
     await made.close()

@@ -1,5 +1,5 @@
-"""Entries of streams and records of :inflight as somebody hostile writes them, and a run that meets
-them.
+"""Entries of streams and records of :inflight as someone hostile writes them who has a generator's
+password, and a run that meets them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import redis
 from hypothesis import strategies as st
 
+from rollcast.connections.redis import connect
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.codec import encode_group, encode_task
 from rollcast.rollouts.keys import Keys
@@ -156,16 +157,17 @@ class Bench:
     answered: set[int] = field(default_factory=set)
 
     async def work(self, hostile: list[Entry | Record], *, claim_first: bool) -> None:
-        trainer = RedisTrainerQueue(self.server.settings, self.run)
+        trainer = RedisTrainerQueue(self.server.settings_of("trainer"), self.run)
         first, second = (
-            RedisGeneratorQueue(self.server.settings, self.run, owner) for owner in ("a", "b")
+            RedisGeneratorQueue(self.server.settings_of("generator"), self.run, owner)
+            for owner in ("a", "b")
         )
         try:
             trainer.dispatch(TASKS[:2])
             finished, claimed = await self.claim(first)
             assert await first.publish(finished, make_group(finished, "a"))
             trainer.dispatch(TASKS[2:])
-            with self.server.client() as raw:
+            with connect(self.server.settings_of("generator")) as raw:
                 for item in hostile:
                     self.throw(raw, item)
             if claim_first:
@@ -181,7 +183,7 @@ class Bench:
                 self.turn(trainer, planted)
                 await self.publish(second)
                 trainer.close()
-                trainer = RedisTrainerQueue(self.server.settings, self.run)
+                trainer = RedisTrainerQueue(self.server.settings_of("trainer"), self.run)
             assert self.answered == {task.sequence for task in TASKS}
             trainer.fence("a", "away")
             trainer.sweep(0.0)

@@ -49,7 +49,7 @@ def test_nothing_that_is_written_ends_a_run_or_costs_a_good_task(
 
 def test_each_bad_entry_is_buried_with_its_reason_and_counted(redis_server: Server) -> None:
     run = new_run()
-    trainer, keys = RedisTrainerQueue(redis_server.settings, run), Keys(run)
+    trainer, keys = RedisTrainerQueue(redis_server.settings_of("trainer"), run), Keys(run)
     trainer.dispatch(TASKS)
     good = dict(THE_ONE_THAT_ENDED_A_RUN.fields) | {b"v": b"1.7"}
     damaged = [
@@ -81,7 +81,7 @@ def test_each_bad_entry_is_buried_with_its_reason_and_counted(redis_server: Serv
 @pytest.mark.parametrize("text", ["junk", "-1", "1.5", "9223372036854775807", ""])
 def test_a_counter_that_is_no_number_counts_as_nothing(redis_server: Server, text: str) -> None:
     run = new_run()
-    trainer, keys = RedisTrainerQueue(redis_server.settings, run), Keys(run)
+    trainer, keys = RedisTrainerQueue(redis_server.settings_of("trainer"), run), Keys(run)
     with redis_server.client() as raw:
         raw.hset(keys.state, mapping=dict.fromkeys(["refused", "unreadable", "rebuilt"], text))
         assert (trainer.count_refused(), trainer.unreadable()) == (0, 0)
@@ -94,7 +94,7 @@ def test_a_counter_that_is_no_number_counts_as_nothing(redis_server: Server, tex
 @pytest.mark.parametrize("text", ["junk", "-1", "1e3", "999999999", ""])
 def test_a_damaged_incarnation_is_told_in_a_sentence(redis_server: Server, text: str) -> None:
     run = new_run()
-    trainer, keys = RedisTrainerQueue(redis_server.settings, run), Keys(run)
+    trainer, keys = RedisTrainerQueue(redis_server.settings_of("trainer"), run), Keys(run)
     with redis_server.client() as raw:
         raw.hset(keys.state, "incarnation", text)
         with pytest.raises(
@@ -111,8 +111,8 @@ async def test_a_group_is_its_owners(redis_server: Server) -> None:
     does.
     """
     run = new_run()
-    trainer, keys = RedisTrainerQueue(redis_server.settings, run), Keys(run)
-    generator = RedisGeneratorQueue(redis_server.settings, run, "a")
+    trainer, keys = RedisTrainerQueue(redis_server.settings_of("trainer"), run), Keys(run)
+    generator = RedisGeneratorQueue(redis_server.settings_of("generator"), run, "a")
     trainer.dispatch(TASKS)
     (first, second, *_) = await Bench.claim(generator)
     await generator.publish(first, make_group(first, "a"))
@@ -154,8 +154,11 @@ async def test_an_entry_under_the_last_id_takes_no_task_from_its_owner(
     numbered anew.
     """
     run = new_run()
-    trainer, keys = RedisTrainerQueue(redis_server.settings, run), Keys(run)
-    first, second = (RedisGeneratorQueue(redis_server.settings, run, owner) for owner in ("a", "b"))
+    trainer, keys = RedisTrainerQueue(redis_server.settings_of("trainer"), run), Keys(run)
+    first, second = (
+        RedisGeneratorQueue(redis_server.settings_of("generator"), run, owner)
+        for owner in ("a", "b")
+    )
     trainer.dispatch(TASKS[:2])
     claimed = await Bench.claim(first)
     trainer.dispatch(TASKS[2:3])

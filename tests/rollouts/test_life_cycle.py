@@ -309,8 +309,8 @@ def test_every_task_ends_once_in_redis(redis_server: Server) -> None:
         run = f"history-{next(_runs)}"
         runs.append(run)
         return (
-            lambda: RedisTrainerQueue(redis_server.settings, run),
-            lambda owner: RedisGeneratorQueue(redis_server.settings, run, owner),
+            lambda: RedisTrainerQueue(redis_server.settings_of("trainer"), run),
+            lambda owner: RedisGeneratorQueue(redis_server.settings_of("generator"), run, owner),
         )
 
     run_histories(connect, max_examples=30)

@@ -45,14 +45,17 @@ async def claim(queue: RedisGeneratorQueue, train: int = 8, evals: int = 0) -> l
 
 @pytest_asyncio.fixture
 async def bench(redis_server: Server, run_name: str) -> AsyncIterator[Bench]:
-    settings = redis_server.settings
+    settings = redis_server.settings_of("generator")
     opened: list[RedisGeneratorQueue] = []
 
     def generator(owner: str) -> RedisGeneratorQueue:
         opened.append(queue := RedisGeneratorQueue(settings, run_name, owner))
         return queue
 
-    trainer, first = RedisTrainerQueue(settings, run_name), generator("a")
+    trainer, first = (
+        RedisTrainerQueue(redis_server.settings_of("trainer"), run_name),
+        generator("a"),
+    )
     trainer.dispatch([make_task(0), make_task(1), make_task(2), make_task(3, Purpose.EVAL)])
     finished, claimed = await claim(first, 2)
     await first.publish(finished, make_group(finished, "a"))

@@ -122,9 +122,10 @@ async def test_every_task_is_used_once_over_kills_of_redis(
     durable_server: Server, loss: str
 ) -> None:
     server, run = durable_server, f"killed-{loss}"
-    trainer, done = TrainerLoop(server.settings, run), asyncio.Event()
+    trainer, done = TrainerLoop(server.settings_of("trainer"), run), asyncio.Event()
     generators = [
-        asyncio.ensure_future(generate(server.settings, run, name, done)) for name in ("a", "b")
+        asyncio.ensure_future(generate(server.settings_of("generator"), run, name, done))
+        for name in ("a", "b")
     ]
     trainer.start()
     for part in (NUM_TASKS // 4, NUM_TASKS // 2):
@@ -190,7 +191,7 @@ async def test_a_claim_that_waits_for_redis_does_not_hold_back_new_weights(
     by then.
     """
     settings = durable_server.settings.model_copy(update={"timeout_seconds": 0.2})
-    trainer = RedisTrainerQueue(durable_server.settings, "held-up")
+    trainer = RedisTrainerQueue(durable_server.settings_of("trainer"), "held-up")
     generator = RedisGeneratorQueue(settings, "held-up", "a", patience_seconds=DEADLINE_SECONDS)
     held = VERSION
     assert (
@@ -241,7 +242,7 @@ def test_a_wrong_password_is_the_users_mistake_at_once(durable_server: Server) -
 
 
 def test_a_full_server_is_waited_for_and_changes_nothing(durable_server: Server) -> None:
-    trainer = RedisTrainerQueue(durable_server.settings, "full", patience_seconds=0.3)
+    trainer = RedisTrainerQueue(durable_server.settings_of("trainer"), "full", patience_seconds=0.3)
     trainer.dispatch([make_task(1)])
     with durable_server.client() as client:
         client.config_set("maxmemory", 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from rollcast.local.checks.prompt_lengths import check_embedding_rows
 from rollcast.tasks.prompt import Prompt
 from rollcast.tasks.prompts import PromptSplit
 from rollcast.tasks.tokenizer_file import TokenizerFile
-from rollcast.tasks.tokens import load_tokenizer, tokenize_prompts
+from rollcast.tasks.tokens import end_token_ids, load_tokenizer, tokenize_prompts
 from rollcast.tasks.vocabulary import read_num_rows
 from testkit.tiny_model import VOCABULARY, make_tiny_model
 
@@ -30,6 +31,24 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_whole_tokenizer_is_read(tiny_model: Path) -> None:
     tokenizer = load_tokenizer(Model(path=str(tiny_model)))
     assert tokenizer.decode(tokenizer("1+2=")["input_ids"]) == "1+2="
+
+
+def test_code_of_a_model_folder_never_runs(tiny_model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_model, folder)
+    marker = tmp_path / "ran"
+    (folder / "brought.py").write_text(f"open({str(marker)!r}, 'w').close()\n")
+    brought = {
+        "config.json": {"AutoConfig": "brought.Config", "AutoModelForCausalLM": "brought.Net"},
+        "tokenizer_config.json": {"AutoTokenizer": ["brought.Slow", "brought.Fast"]},
+    }
+    for file, classes in brought.items():
+        content = json.loads((folder / file).read_text())
+        (folder / file).write_text(json.dumps(content | {"auto_map": classes}))
+        model = Model(path=str(folder))
+        with suppress(UserError):  # or read by Transformers' own class
+            end_token_ids(model, load_tokenizer(model))
+    assert not marker.exists()
 
 
 @pytest.mark.parametrize("file", ["tokenizer.json", "tokenizer_config.json", "config.json"])

@@ -245,16 +245,30 @@ capabilities:
   {{- end }}
 {{- end -}}
 
-{{/* Credentials of every service of Rollcast. */}}
-{{- define "rollcast.credentials" -}}
-{{- $redis := .Values.redis.enabled | ternary (include "rollcast.secretName" .) .Values.redis.external.passwordSecret }}
-{{- with $redis }}
+{{/* (list . "trainer" | "generator"). Generators of another release's run are users of its Redis. */}}
+{{- define "rollcast.redisCredentials" -}}
+{{- $values := (index . 0).Values -}}
+{{- $external := $values.redis.external -}}
+{{- $chartMadeIt := or $values.redis.enabled (and $values.generatorsOnly.enabled (not $values.generatorsOnly.redisScope)) -}}
+{{- $user := $chartMadeIt | ternary (index . 1) (get $external (printf "%sUser" (index . 1))) -}}
+{{- with $user }}
+- {name: ROLLCAST_REDIS_USERNAME, value: {{ . | quote }}}
+{{- end }}
+{{- with $values.redis.enabled | ternary (include "rollcast.secretName" (index . 0)) $external.passwordSecret }}
 - name: ROLLCAST_REDIS_PASSWORD
   valueFrom:
     secretKeyRef:
       name: {{ . | quote }}
-      key: redis-password
+      key: {{ empty $user | ternary "redis-password" (printf "redis-%s-password" (index $ 1)) }}
 {{- end }}
+{{- end -}}
+
+{{/* (list . "trainer" | "generator" | ""): credentials of a service of Rollcast, and those of Redis for those that use it. */}}
+{{- define "rollcast.credentials" -}}
+{{- if index . 1 }}
+{{- include "rollcast.redisCredentials" . }}
+{{- end }}
+{{- with index . 0 }}
 - name: ROLLCAST_RPC_TOKEN
   valueFrom:
     secretKeyRef:
@@ -266,6 +280,7 @@ capabilities:
     secretKeyRef:
       name: {{ include "rollcast.secretName" . | quote }}
       key: http-token
+{{- end }}
 {{- end }}
 {{- end -}}
 

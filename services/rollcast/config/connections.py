@@ -35,7 +35,9 @@ class Redis(Settings):
     socket: Path | None = None
     """Unix socket of a server on this machine, used instead of host and port. None = TCP."""
     username: str | None = None
-    """User name of Redis ACLs. None = the default user."""
+    """User name of Redis ACLs: docs/kubernetes.md has those of each role. None = the default user;
+    for an embedded server generator. The environment variable ROLLCAST_REDIS_USERNAME, where set,
+    wins."""
     password: Secret | None = None
     """None = no authentication; for an embedded server a random password of each start, in run.json
     of the run folder. The environment variable ROLLCAST_REDIS_PASSWORD, where set, wins."""

@@ -1,5 +1,6 @@
-"""Texts of files and their names, safe to show on a terminal."""
+"""Texts of files, names and addresses, safe to show on a terminal and in a log."""
 
+import re
 import unicodedata
 
 _SHOWN_CATEGORIES = ("Zs",)
@@ -16,6 +17,11 @@ def printable(text: str) -> str:
     return "".join(
         letter if _is_shown(letter) else letter.encode("unicode_escape").decode() for letter in text
     )
+
+
+def without_credentials(text: str) -> str:
+    """The text without the users and passwords of the addresses in it (`http://me:word@host`)."""
+    return re.sub(r"://[^/?#\s]*@", "://", text)
 
 
 def _is_shown(letter: str) -> bool:

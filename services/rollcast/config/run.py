@@ -40,6 +40,8 @@ SECRET_VARIABLES = {
     "ROLLCAST_PUSH_TOKEN": ("forecaster", "push_token"),
 }
 """Environment variable -> group and setting of a run file."""
+REDIS_USERNAME = "ROLLCAST_REDIS_USERNAME"
+"""Environment variable of redis.username: each role of a run has its own."""
 
 
 class WrongSettingsError(UserError):
@@ -120,11 +122,13 @@ def parse_run_config(
     if mistakes:
         raise WrongSettingsError(source, mistakes, config, num_more)
     assert config is not None
-    updates: dict[str, Any] = {}
-    for variable, (group, setting) in SECRET_VARIABLES.items():
-        if secret := os.environ.get(variable):
-            updates[group] = getattr(config, group).model_copy(update={setting: SecretStr(secret)})
-    return config.model_copy(update=updates)
+    variables = {**SECRET_VARIABLES, REDIS_USERNAME: ("redis", "username")}
+    for variable, (group, setting) in variables.items():
+        if text := os.environ.get(variable):
+            value = text if variable == REDIS_USERNAME else SecretStr(text)
+            changed = getattr(config, group).model_copy(update={setting: value})
+            config = config.model_copy(update={group: changed})
+    return config
 
 
 def _validate_settings(

@@ -19,6 +19,7 @@ from rollcast.config.base import IN_WORDS
 from rollcast.config.engine_arguments import refused_argument
 from rollcast.config.examples import SECRETS, example, with_value
 from rollcast.config.other_names import Counterpart, counterpart, names_within, removed_setting
+from rollcast.config.printable import without_credentials
 from rollcast.config.spelling import did_you_mean, groups_at, is_elsewhere_or_near, kind_of_group
 
 _SHORT = reprlib.Repr()
@@ -166,7 +167,7 @@ def format_value(field: str, value: object) -> str:
         return f" = {json.dumps(value)}"
     if isinstance(value, date):
         return f" = {value}"
-    return "" if isinstance(value, dict) else f" = {_SHORT.repr(value)}"
+    return "" if isinstance(value, dict) else without_credentials(f" = {_SHORT.repr(value)}")
 
 
 def type_in_words(value: object) -> str:

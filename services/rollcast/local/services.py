@@ -1,13 +1,14 @@
 """The services of one run as processes of this machine."""
 
 import functools
+import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rollcast.config.connections import Redis
 from rollcast.config.resolved import write_resolved
-from rollcast.config.run import SECRET_VARIABLES, RunConfig
+from rollcast.config.run import REDIS_USERNAME, SECRET_VARIABLES, RunConfig
 from rollcast.connections.port_files import port_file
 from rollcast.local.devices import generator_gpus, trainer_gpus, visible_gpus
 from rollcast.local.embedded_redis import find_server, write_server_config
@@ -35,13 +36,20 @@ def service_specs(
     """
     folder = config.run_folder
     without_gpus = visible_gpus(gpus)
-    specs = [_redis(config.redis, folder)] if embed_redis else []
+    specs: list[ServiceSpec] = []
+    trainer_user: dict[str, str] = {}
+    if embed_redis:
+        # Only the trainer's process and the server's configuration know it: 256 bits
+        password = secrets.token_urlsafe(32)
+        trainer_user = {REDIS_USERNAME: "trainer", "ROLLCAST_REDIS_PASSWORD": password}
+        specs.append(_redis(config.redis, config.run, folder, password))
     if embed_grader:
         specs.append(_grader(config, without_gpus))
     specs.append(_forecaster(folder, run_file, without_gpus))
     if config.log:
         specs.append(_loggers(folder, run_file, without_gpus))
-    environments = rank_environments(config.local.trainer_ranks, trainer_gpus(config.local, gpus))
+    rank_settings = {**trainer_gpus(config.local, gpus), **trainer_user}
+    environments = rank_environments(config.local.trainer_ranks, rank_settings)
     resuming = ("--resume",) if step is None else ("--resume", "--step", str(step))
     specs.append(_trainer(folder, run_file, environments, resuming, resume=resume))
     for index in range(config.local.generators):
@@ -64,8 +72,8 @@ def _program(
     return Command(program, log, environment)
 
 
-def _redis(settings: Redis, folder: Path) -> ServiceSpec:
-    server = write_server_config(settings, folder / files.REDIS)
+def _redis(settings: Redis, run: str, folder: Path, trainer_password: str) -> ServiceSpec:
+    server = write_server_config(settings, run, folder / files.REDIS, trainer_password)
     command = Command((str(find_server()), str(server)), folder / files.LOGS / "redis.log")
     return ServiceSpec("redis", (command,), stop_order=3, stop_seconds=20.0)
 

@@ -198,14 +198,17 @@ def with_secrets(config: RunConfig, *, embed_redis: bool, embed_grader: bool) ->
     """`config` with a random secret for each service of the run whose secret the user has not set.
 
     It is another one at each start, kept in run.json of the run folder, which only the user can
-    read; every command takes it from there. The embedded Redis also gets its socket. A Redis or a
-    grader that the user runs keeps what the user has set.
+    read; every command takes it from there. That of Redis is the generators': the trainer's is in
+    the environment of its processes. The embedded Redis also gets its socket. A Redis or a grader
+    that the user runs keeps what the user has set.
     """
     updates: dict[str, Redis | Rpc | Grader] = {
         "rpc": config.rpc.model_copy(update={"token": config.rpc.token or _random()})
     }
     if embed_redis:
-        redis = config.redis.model_copy(update={"password": config.redis.password or _random()})
+        redis = config.redis.model_copy(
+            update={"username": "generator", "password": config.redis.password or _random()}
+        )
         updates["redis"] = listening(redis, config.run_folder / REDIS)
     if embed_grader:
         updates["grader"] = config.grader.model_copy(

@@ -26,6 +26,8 @@ class Keys:
         No run has a `/` in its name.
         """
         prefix = f"rollcast:{{{f'{scope}/' if scope else ''}{run}}}:"
+        self.pattern = f"{prefix}*"
+        """Glob pattern of all keys of the run, for Redis ACLs."""
         self.tasks = prefix + "tasks"
         self.evals = prefix + "evals"
         self.rollouts = prefix + "rollouts"

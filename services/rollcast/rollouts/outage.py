@@ -165,7 +165,8 @@ class Outage:
             ) from error
         except NoPermissionError as error:
             raise UserError(
-                f"redis.username: it lacks a permission ({error}); widen its ACL"
+                f"redis.username: the user lacks a permission ({error}); give it those of its "
+                "role, which docs/kubernetes.md lists under Redis users"
             ) from error
         except Exception as error:
             if not _is_away(error):

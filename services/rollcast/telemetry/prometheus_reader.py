@@ -14,6 +14,7 @@ import httpx
 from pydantic import SecretStr
 
 from rollcast.config.connections import Http
+from rollcast.config.printable import without_credentials
 from rollcast.connections.http import client
 
 MAX_BYTES = 32 << 20
@@ -161,21 +162,21 @@ def _value(pair: Any) -> tuple[float, float]:
 def _fetch(http: httpx.Client, method: str, url: str, form: dict[str, str] | None = None) -> bytes:
     """The body of an answer with status 200: at most 32 MiB, within 10 s altogether."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
+    place = without_credentials(url)
     body = bytearray()
     try:
         with http.stream(method, url, data=form) as response:
             for chunk in response.iter_bytes():
                 body += chunk
                 if len(body) > MAX_BYTES:
-                    raise SourceAway(f"{url} answers more than {MAX_BYTES >> 20} MiB")
+                    raise SourceAway(f"{place} answers more than {MAX_BYTES >> 20} MiB")
                 if time.monotonic() > deadline:
-                    raise SourceAway(f"{url} took longer than {TIMEOUT_SECONDS:g} s")
+                    raise SourceAway(f"{place} took longer than {TIMEOUT_SECONDS:g} s")
             if response.status_code != 200:
-                raise SourceAway(
-                    f"{url} answers status {response.status_code} ({_one_line(bytes(body[:200]))})"
-                )
+                reason = _one_line(bytes(body[:200]))
+                raise SourceAway(f"{place} answers status {response.status_code} ({reason})")
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise SourceAway(f"{url} cannot be read ({_one_line(error)})") from error
+        raise SourceAway(f"{place} cannot be read ({_one_line(error)})") from error
     return bytes(body)
 
 

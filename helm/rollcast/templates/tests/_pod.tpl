@@ -23,7 +23,7 @@ containers:
     env:
       - {name: TEST_RANK, value: {{ index . 4 | quote }}}
       {{- include "rollcast.folders" $root | nindent 6 }}
-      {{- include "rollcast.credentials" $root | nindent 6 }}
+      {{- include "rollcast.credentials" (list $root "generator") | nindent 6 }}
     securityContext: {{- include "rollcast.securityContext" (list $root false) | nindent 6 }}
     resources: {{- toYaml $root.Values.hooks.resources | nindent 6 }}
     volumeMounts:

@@ -57,7 +57,7 @@ spec:
         {{- end }}
         {{- include "rollcast.folders" . | nindent 8 }}
         {{- include "rollcast.deviceEnvironment" (list . $role) | nindent 8 }}
-        {{- include "rollcast.credentials" . | nindent 8 }}
+        {{- include "rollcast.credentials" (list . "trainer") | nindent 8 }}
         {{- if include "rollcast.hubDatasets" . }}
         {{- include "rollcast.hubToken" . | nindent 8 }}
         {{- end }}
