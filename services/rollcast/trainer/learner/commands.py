@@ -10,7 +10,7 @@
 A rank asks the store for its next command again and again, for as long as it takes: rank 0 may wait
 for rollouts for hours, and a collective must not. It does not use the store's own wait, because
 torch warns about each that ends without the key. If rank 0's store is gone the question raises and
-the process ends. If rank 0 is frozen the question itself has no deadline: a thread ends the process.
+the process ends. If rank 0 is frozen torch's question has no deadline: a thread ends the process.
 """
 
 import math
