@@ -5,12 +5,15 @@ Real servers and clients: test_real_openenv.py.
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
 from rollcast.environments.base import EnvironmentFailedError
+from rollcast.environments.of_run import EnvironmentsOfRun
+from rollcast.environments.openenv.processes import OpenEnvSession
 from tests.environments.openenv_run import CLOSED_PORT, environments
 
 
@@ -29,3 +32,34 @@ async def test_an_interpreter_without_openenv() -> None:
             EnvironmentFailedError, match=r"cannot import openenv .*; install openenv"
         ):
             await made.acquire("echo")
+
+
+async def test_an_adapter_that_hangs_is_replaced(tmp_path: Path) -> None:
+    """In place of the adapter runs a program that says that it is ready, and is frozen."""
+    interpreter = tmp_path / "python"
+    interpreter.write_text(
+        f"#!{sys.executable}\nimport os, signal, socket, sys\n"
+        "control = socket.socket(fileno=int(sys.argv[3]))\n"
+        "control.send(b'{}')\n"
+        "os.kill(os.getpid(), signal.SIGSTOP)\n"
+    )
+    interpreter.chmod(0o755)
+    async with environments(CLOSED_PORT, interpreter, reset_seconds=0.1) as made:
+        session = await made.acquire("echo")
+        assert isinstance(session, OpenEnvSession)
+        with pytest.raises(EnvironmentFailedError, match="reset took longer than"):
+            await session.reset({})
+        await made.release(session, is_reusable=False)
+        assert session.adapter.process.poll() == -signal.SIGKILL
+        other = await made.acquire("echo")
+        assert isinstance(other, OpenEnvSession)
+        assert other.adapter is not session.adapter
+        with pytest.raises(EnvironmentFailedError, match="takes no connection"):
+            await fill_socket(made)
+        other.adapter.process.kill()
+
+
+async def fill_socket(made: EnvironmentsOfRun) -> None:
+    """Ask for connections that a frozen adapter does not read; the event loop must not wait."""
+    while True:
+        await made.acquire("echo")

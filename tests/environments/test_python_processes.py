@@ -208,6 +208,21 @@ async def test_what_no_signal_interrupts_is_ended(tmp_path: Path, profile: Profi
         await eventually(lambda: not fork_server_of(processes).children(recursive=True))
 
 
+async def test_a_frozen_environment_holds_up_no_close_by_a_request_that_it_never_reads(
+    tmp_path: Path,
+) -> None:
+    async with environments(tmp_path, ODD, "Odd", call_seconds=0.1) as processes:
+        one = await processes.acquire()
+        await one.reset({})
+        for process in fork_server_of(processes).children(recursive=True):
+            process.suspend()
+        with pytest.raises(EnvironmentFailedError, match=r"could not be interrupted after 0\.1 s"):
+            await one.call("run", {"code": "#" * (8 << 20)})
+        async with asyncio.timeout(10.0):
+            await processes.release(one, is_reusable=False)
+        await eventually(lambda: not fork_server_of(processes).children(recursive=True))
+
+
 @CONTAINED
 @pytest.mark.parametrize("profile", ["compute", "folder"])
 async def test_a_contained_environment_reaches_nothing_outside(

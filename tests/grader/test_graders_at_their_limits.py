@@ -109,6 +109,18 @@ def test_a_full_grader_sends_away_and_no_clock_runs_for_who_waits(tmp_path: Path
         client.close()
 
 
+def test_a_frozen_grader_costs_no_more_than_the_patience(tmp_path: Path) -> None:
+    with GraderProcess(tmp_path / "grader") as grader:
+        client = grader.client(patience_seconds=3.0)
+        assert client.grade("code", RIGHT, ADDS) == Grade(1.0, "ok")
+        assert grader.process is not None
+        os.killpg(grader.process.pid, signal.SIGSTOP)
+        grade = client.grade("code", RIGHT, ADDS)
+        assert grade.status == "error"
+        assert "DEADLINE_EXCEEDED" in grade.failure
+        client.close()
+
+
 def test_a_signal_that_reaches_any_of_its_threads_ends_it(tmp_path: Path) -> None:
     """The kernel chooses; the main thread slept on, and on a busy machine one grader in sixty never
     ended.

@@ -25,6 +25,14 @@ print(store.port, flush=True)
 time.sleep(60)
 """
 
+FOLLOWER = """
+import sys
+from torch.distributed import TCPStore
+from rollcast.trainer.learner.commands import CommandReceiver
+client = TCPStore("127.0.0.1", int(sys.stdin.readline()), is_master=False)
+CommandReceiver(client, 1, 1.0).receive(lambda: print("asks", flush=True))
+"""
+
 
 def test_commands_arrive_in_order_and_whole() -> None:
     server = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
@@ -72,13 +80,19 @@ def test_a_long_wait_is_silent_and_ends_with_the_command(capfd: pytest.CaptureFi
     assert capfd.readouterr().err == ""
 
 
-def test_a_lost_store_ends_the_wait() -> None:
-    child = subprocess.Popen(
-        [sys.executable, "-c", SERVER],
+def start(program: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         env={"PYTHONPATH": ":".join(sys.path)},
     )
+
+
+def test_a_lost_store_ends_the_wait() -> None:
+    child = start(SERVER)
     assert child.stdout is not None
     with child:
         client = TCPStore("127.0.0.1", int(child.stdout.readline()), is_master=False)
@@ -87,3 +101,19 @@ def test_a_lost_store_ends_the_wait() -> None:
             child.send_signal(signal.SIGKILL)
             with pytest.raises(DistError):
                 follower.result(timeout=30)
+
+
+def test_a_frozen_rank_0_ends_the_rank_that_asks_it() -> None:
+    """torch's question itself has no deadline."""
+    with start(SERVER) as rank_0, start(FOLLOWER) as follower:
+        assert rank_0.stdout is not None
+        assert follower.stdin is not None
+        assert follower.stdout is not None
+        follower.stdin.write(rank_0.stdout.readline())
+        follower.stdin.flush()
+        assert follower.stdout.readline() == "asks\n"
+        rank_0.send_signal(signal.SIGSTOP)
+        output, errors = follower.communicate(timeout=60)
+        assert follower.returncode == 1
+        assert "rank 0 does not answer" in output + errors
+        rank_0.kill()

@@ -136,7 +136,7 @@ class Trainer(Settings):
     by the evaluations before and after them. One stays until another is better with a chance above
     60 %. 0 = none. 1, because the peak of a run is otherwise deleted before it is known."""
     collective_timeout_seconds: Annotated[float, Field(gt=0)] = 600.0
-    """Deadline of a training collective."""
+    """Deadline of a training collective, and of rank 0 for an answer to another rank."""
     http_port: Port = 0
     """Port of /healthz, /readyz and /metrics of rank 0. 0 = a free one, written to the run
     folder."""

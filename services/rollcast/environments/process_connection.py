@@ -24,11 +24,15 @@ class ProcessConnection:
         self._writer = writer
         self.has_failed = False
         """Whether it cannot serve another episode."""
+        self.is_silent = False
+        """Whether its process left a request without an answer beyond the deadline."""
 
     async def close(self) -> None:
         """Close the connection; the other end then stops its work for it."""
         self.has_failed = True
-        self._writer.close()
+        # A regular close waits until the rest of a request is sent, which a process that is frozen
+        # never reads.
+        self._writer.transport.abort()
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
 
@@ -54,6 +58,7 @@ class ProcessConnection:
             is_answered = True
             return result
         except TimeoutError:
+            self.is_silent = True
             raise self._mark_failed(
                 f"{request_name} {self.after_deadline} {seconds:g} s", is_overdue=True
             ) from None

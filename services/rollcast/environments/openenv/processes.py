@@ -2,7 +2,7 @@
 for each episode.
 
 acquire -> an idle connection, or a new one (the adapter is started when first needed, and again if
-           it ended)
+           it ended, or hung and was ended)
 release -> its session of the server ends; idle, for the next episode      a failure: closed
 """
 
@@ -20,6 +20,7 @@ from rollcast.environments.base import EnvironmentFailedError, Opening, ToolResu
 from rollcast.environments.openenv import adapter
 from rollcast.environments.process_connection import ProcessConnection
 from rollcast.processes.server_process import ServerProcess
+from rollcast.processes.tree import end_group
 from rollcast.processes.variables import users_variables
 
 START_SECONDS = 120.0
@@ -42,8 +43,10 @@ class OpenEnvSession(ProcessConnection):
         settings: OpenEnvEnvironment,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
+        adapter_process: ServerProcess,
     ) -> None:
         super().__init__(reader, writer)
+        self.adapter = adapter_process
         self._settings = settings
         self._reward: float | None = None
         self._metrics: Mapping[Any, Any] = {}
@@ -142,9 +145,9 @@ class OpenEnvSessions:
                 socket.send_fds(self._adapter.control, [CONNECT], [adapter_socket.fileno()])
         except OSError as error:
             generator_socket.close()
-            raise EnvironmentFailedError(f"its adapter is gone ({error})") from error
+            raise EnvironmentFailedError(f"its adapter takes no connection ({error})") from error
         reader, writer = await asyncio.open_connection(sock=generator_socket)
-        session = OpenEnvSession(self._settings, reader, writer)
+        session = OpenEnvSession(self._settings, reader, writer, self._adapter)
         self._live.add(session)
         return session
 
@@ -159,6 +162,9 @@ class OpenEnvSessions:
         else:
             self._live.discard(session)
             await session.close()
+        # Its adapter has a deadline of its own for each request, so it hangs. Another is started.
+        if session.is_silent:
+            await asyncio.to_thread(end_group, session.adapter.process, 0.0)
 
     async def close(self) -> None:
         """End every session and the adapter."""
@@ -203,7 +209,8 @@ def _why_not_ready(control: socket.socket) -> str | None:
     except OSError as error:
         return f"does not start OpenEnv's client ({error})"
     finally:
-        control.settimeout(None)
+        # An adapter that hangs reads no connection, and the generator's event loop must not wait.
+        control.setblocking(False)
     if not content:
         return "ends before OpenEnv's client is ready"
     import_error = json.loads(content).get("failed")

@@ -10,9 +10,11 @@
 A rank asks the store for its next command again and again, for as long as it takes: rank 0 may wait
 for rollouts for hours, and a collective must not. It does not use the store's own wait, because
 torch warns about each that ends without the key. If rank 0's store is gone the question raises and
-the process ends.
+the process ends. If rank 0 is frozen torch's question has no deadline: a thread ends the process.
 """
 
+import math
+import os
 import struct
 import threading
 import time
@@ -22,12 +24,16 @@ from enum import IntEnum
 
 from torch.distributed import Store  # type: ignore[attr-defined]
 
+from rollcast.config.errors import EXIT_FAILED
+from rollcast.telemetry.logging import get_logger
+
 CHUNK_BYTES = 4 << 20
 """Stays below the largest value that the store accepts (8 MiB)."""
 MAX_POLL_SECONDS = 0.05
 """Longest pause between two questions, each of which takes 10 microseconds on one machine."""
 STOP_ASKED = "stop-asked"
 HEADER = struct.Struct("<BIQ")
+log = get_logger()
 
 
 class CommandKind(IntEnum):
@@ -104,20 +110,33 @@ class CommandSender:
 class CommandReceiver:
     """The end of one other rank."""
 
-    def __init__(self, store: Store, rank: int) -> None:
+    def __init__(self, store: Store, rank: int, silence_seconds: float | None = None) -> None:
+        """silence_seconds: ends this process if rank 0's store answers nothing for this long."""
         self.store = store
         self.rank = rank
         self.num_received = 0
+        self._num_answers = 0
+        self._is_asking = False
+        if silence_seconds is not None:
+            threading.Thread(target=self._watch, args=(silence_seconds,), daemon=True).start()
 
     def receive(self, meanwhile: Callable[[], None] = lambda: None) -> RankCommand:
         """Wait for the next command, without deadline; `meanwhile` is called before each question.
 
         Raises DistNetworkError when the store is gone.
         """
+        self._is_asking = True
+        try:
+            return self._receive(meanwhile)
+        finally:
+            self._is_asking = False
+
+    def _receive(self, meanwhile: Callable[[], None]) -> RankCommand:
         key = f"{self.rank}/{self.num_received}"
         started_at = time.monotonic()
         meanwhile()
         while not self.store.check([key]):
+            self._num_answers += 1
             waited = time.monotonic() - started_at
             # The pause is a share of the time waited so far, so that a command of short steps is
             # noticed at most 5 % late; below a millisecond it would keep a core busy.
@@ -141,4 +160,20 @@ class CommandReceiver:
     def _take(self, key: str) -> bytes:
         value = bytes(self.store.get(key))
         self.store.delete_key(key)
+        self._num_answers += 1
         return value
+
+    def _watch(self, silence_seconds: float) -> None:
+        # Looks are counted, not seconds: a process that was frozen itself has heard nothing
+        # meanwhile.
+        num_looks = max(2, math.ceil(silence_seconds))
+        num_silent = 0
+        num_answers = self._num_answers
+        while num_silent < num_looks:
+            time.sleep(silence_seconds / num_looks)
+            is_silent = self._is_asking and self._num_answers == num_answers
+            num_silent = num_silent + 1 if is_silent else 0
+            num_answers = self._num_answers
+        log.error("rank 0 does not answer; this rank ends", silent_seconds=silence_seconds)
+        # torch's call cannot be interrupted, and a regular exit would wait for it.
+        os._exit(EXIT_FAILED)

@@ -238,7 +238,8 @@ class LearnerGroup:
         Raises UserError if this rank cannot do its part of an update, or has not the memory for a
         command. When `stop_requested` turns true, rank 0 is notified and ends all ranks in order.
         """
-        receiver = CommandReceiver(self.ranks.store, self.ranks.rank)
+        patience_seconds = self.config.trainer.collective_timeout_seconds
+        receiver = CommandReceiver(self.ranks.store, self.ranks.rank, patience_seconds)
         lane = None
         if self.ranks.rank < self.ranks.num_shards:
             orders = CommandReceiver(self.ranks.lane_store, self.ranks.rank)
