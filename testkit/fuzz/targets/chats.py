@@ -14,7 +14,7 @@ from rollcast.chat.calls import Toolbox
 from rollcast.chat.proof import check_extends
 from rollcast.chat.template import ChatTemplate
 from rollcast.config.errors import UserError
-from testkit.chat_tokenizers import TEMPLATES, make_chat_tokenizer
+from testkit.chat_tokenizers import SPECIAL_TOKENS, TEMPLATES, Kind, make_chat_tokenizer
 from testkit.fuzz.mutation import change_json, change_text
 from testkit.fuzz.target import Target, is_json
 
@@ -60,21 +60,23 @@ def _call(content: bytes) -> object:
 
 
 @cache
-def _tokenizer() -> Any:
-    return make_chat_tokenizer("chatml")
+def _tokenizer(kind: Kind = "chatml") -> Any:
+    return make_chat_tokenizer(kind)
 
 
 def _is_template(content: bytes) -> bool:
     try:
-        Environment().parse(content.decode("utf-8", "replace"))  # noqa: S701  # nothing is rendered
+        Environment(extensions=["jinja2.ext.loopcontrols"]).parse(content.decode("utf-8", "replace"))
     except (TemplateError, RecursionError, ValueError):
         return False
     return True
 
 
 def _learn(content: bytes) -> object:
-    tokenizer = _tokenizer()
-    tokenizer.chat_template = content.decode("utf-8", "replace")
+    template = content.decode("utf-8", "replace")
+    kinds = (kind for kind, tokens in SPECIAL_TOKENS.items() if tokens[-1] in template)
+    tokenizer = _tokenizer(next(kinds, "chatml"))
+    tokenizer.chat_template = template
     bridge = TemplateBridge(ChatTemplate(tokenizer, {}))
     check_extends(bridge, needs_tools=False)
     return bridge
@@ -91,7 +93,7 @@ def _chats() -> list[bytes]:
         {"role": "system", "content": "s"},
         {"role": "user", "content": "x"},
         {"role": "assistant", "content": "", "tool_calls": [call], "reasoning_content": "r"},
-        {"role": "tool", "tool_call_id": "call00000", "content": "4"},
+        {"role": "tool", "name": "f", "tool_call_id": "call00000", "content": "4"},
     ]
     tool = {"type": "function", "function": {"name": "f", "parameters": SCHEMAS[0]}}
     answer = '<think>t</think>y<call>{"name": "f", "arguments": {"a": 1}}</call>'

@@ -85,6 +85,12 @@ def _csv() -> list[bytes]:
     ]
 
 
+def _consoles() -> list[bytes]:
+    files = [file.read_bytes() for file in sorted(FILES.glob("*/*.log"))]
+    # A log with two sets is refused until one is chosen.
+    return [content.replace(b"math_dapo/acc", b"math_dapo/length") for content in files]
+
+
 def _notebooks() -> list[bytes]:
     table = "<table><tr><th>Step</th><th>Eval Accuracy</th></tr>" + "".join(
         f"<tr><td>{n}</td><td>{0.2 + n / 100}</td></tr>" for n in range(0, 60, 10)
@@ -117,10 +123,11 @@ def _tables() -> list[bytes]:
 def _evaluations() -> list[bytes]:
     rows = [
         {
-            **{"step": n, "pass_rate": 0.2 + n / 200, "num_prompts": 64, "device_hours": n * 0.5},
-            **{"compute": n * 0.5, "incarnation": 1, "dataset": "held-out", "time": 1.7e9 + n},
+            **{"incarnation": 1, "step": step, "pass_rate": 0.2 + step / 200, "at": 1.7e9 + step},
+            **{"compute_device_hours": step * 0.5, "num_prompts": 64, "asked_prompts": 64},
+            **{"standard_error": 0.02, "samples": 512, "trained_tokens": 1_000 * step},
         }
-        for n in range(0, 60, 10)
+        for step in range(0, 60, 10)
     ]
     return ["".join(f"{json.dumps(row)}\n" for row in rows).encode()]
 
@@ -158,7 +165,7 @@ TARGETS = (
     _target("html", _tables, change_text, _recognised_by([html_tables]), (html_tables,)),
     _target(
         "console",
-        _files("files/*.log", "small_logs/*.log"),
+        _consoles,
         change_text,
         _recognised_by([format for format in FORMATS if format not in FOUND_OTHERWISE]),
         CONSOLES,

@@ -18,7 +18,10 @@ from rollcast.environments.python_processes import answers
 from rollcast.environments.traces import SampledRecord, UnusableTraceError
 from rollcast.environments.verifiers.adapter import answer_digest
 from rollcast.environments.verifiers.helper import VerifiersRollout
+from rollcast.generator.episodes.reward import scaled_reward
+from rollcast.generator.episodes.waits import UnusableEpisodeError
 from rollcast.processes.frames import MAX_ANSWER_BYTES, FrameError, pack, read
+from rollcast.rollouts.environment_metrics import bound_metrics
 from testkit.fuzz.mutation import change_bytes, change_json
 from testkit.fuzz.target import Target, is_json
 
@@ -114,7 +117,11 @@ def _traced(kind: Any, module: Any) -> Callable[[bytes], object]:
         rollout.note(answer)
         assert isinstance(rollout.how_it_failed + rollout.last_lines + rollout.unusable, str)
         trace = rollout.trace()
-        return trace and module.join(RECORD, trace)
+        if trace is None:
+            return None
+        module.join(RECORD, trace)
+        bound_metrics(trace.metrics)
+        return scaled_reward(trace.reward, (0.0, 1.0))
 
     return trace_of
 
@@ -152,6 +159,7 @@ async def _openenv_answer(content: bytes) -> object:
     return result
 
 
+_NO_TRACE = (EnvironmentFailedError, UnusableTraceError, UnusableEpisodeError)
 OPENENV = "environments.openenv_sessions"
 TARGETS = (
     Target(
@@ -162,13 +170,13 @@ TARGETS = (
     Target(
         *("verifiers-trace", _verifiers_traces, change_json, is_json),
         _traced(VerifiersRollout, verifiers),
-        (EnvironmentFailedError, UnusableTraceError),
+        _NO_TRACE,
         ("environments.verifiers.join", "environments.verifiers.helper"),
     ),
     Target(
         *("openenv-trace", _openenv_traces, change_json, is_json),
         _traced(OpenEnvRollout, openenv_sessions),
-        (EnvironmentFailedError, UnusableTraceError),
+        _NO_TRACE,
         (f"{OPENENV}.join", f"{OPENENV}.helper"),
     ),
     Target(

@@ -11,7 +11,10 @@ from testkit.fuzz.target import Target
 AREAS: dict[str, tuple[str, ...]] = {
     "wires": ("wire-task", "wire-group", "wire-manifest", "grader-call", "keda-call"),
     "run_files": ("run-file", "sweep-file"),
-    "tasks": ("data-rows", "judge-answer", "reward-answer", "sandbox-value", "math-answer"),
+    "tasks": (
+        *("data-rows", "judge-answer", "reward-answer", "sandbox-value", "sandbox-verdict"),
+        "math-answer",
+    ),
     "curves": (
         *("curve-csv", "curve-json", "curve-jsonl", "curve-notebook", "curve-html"),
         *("curve-console", "curve-tensorboard", "curve-wandb", "curve-run-folder"),

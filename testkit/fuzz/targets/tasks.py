@@ -15,6 +15,7 @@ from rollcast.tasks.prompt_rows import read_dataset
 from rollcast.tasks.remote.asking import NoAnswer, _read
 from rollcast.tasks.remote.llm_judge import LlmJudge
 from rollcast.tasks.remote.reward_service import RewardService
+from rollcast.tasks.sandbox.client import _decode
 from rollcast.tasks.sandbox.values import decode, encode
 from rollcast.tasks.verifiers import find_verifier, run_verifier
 from testkit.fuzz.mutation import change_json, change_json_lines, change_text
@@ -111,6 +112,14 @@ def _values() -> list[bytes]:
     return [encode(value) for value in values]
 
 
+def _verdicts() -> list[bytes]:
+    grade = {"reward": 1.0, "status": "ok", "reason": "", "failure": ""}
+    return [
+        b"%s\n%s\n" % (json.dumps(grade).encode(), json.dumps(end).encode())
+        for end in ({"ended": "exit", "code": 0}, {"ended": "deadline"}, {"ended": "", "code": -9})
+    ]
+
+
 def _math_answers() -> list[bytes]:
     references = ("2", "\\frac{1}{2}", "(1,2]", "x^2+1", "1,234", "\\sqrt{2}", "\\{1,2,3\\}", "12\\%")
     return [f"{text}\nso it is \\boxed{{{text}}}".encode() for text in references]
@@ -161,6 +170,15 @@ TARGETS = (
         decode,
         (ValueError, RecursionError),
         ("tasks.sandbox.values",),
+    ),
+    Target(
+        "sandbox-verdict",
+        _verdicts,
+        change_json_lines,
+        lambda content: any(map(is_json, content.splitlines())),
+        _decode,
+        (),
+        ("tasks.sandbox.client",),
     ),
     Target(
         "math-answer",
