@@ -23,8 +23,15 @@ SCALARS: tuple[Any, ...] = (
     "\u0661", "a\nb", "../..", "{prompt}", "{", "[", "%s", "\ud800", [], {}, [[]], [None], {"": None},
     {"a": {"a": 1}}, ["x", 1],
 )  # fmt: skip
-RAW = {"@raw0@": "1e999", "@raw1@": "9" * 5_000, "@raw2@": "-1e999", "@raw3@": "1" + "0" * 400}
-"""Numbers that no Python value is written as."""
+RAW = {
+    "@raw0@": "1e999",
+    "@raw1@": "9" * 5_000,
+    "@raw2@": "-1e999",
+    "@raw3@": "1" + "0" * 400,
+    "@raw4@": "[" * 3_000 + "]" * 3_000,
+    "@raw5@": '{"a":' * 3_000 + "1" + "}" * 3_000,
+}
+"""JSON that no Python value is written as."""
 _DIGITS = re.compile(rb"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 _WORDS = re.compile(rb"[\w./-]+")
 
@@ -65,7 +72,7 @@ def change_text(content: bytes, pool: Sequence[bytes], chance: Random) -> bytes:
         case 0:
             del lines[at]
         case 1:
-            lines[at:at] = [lines[at]] * chance.choice((1, 2, 30))
+            lines[at:at] = [lines[at]] * (5_000 if _is_rare(chance) else chance.choice((1, 2, 30)))
         case 2:
             other = chance.randrange(len(lines))
             lines[at], lines[other] = lines[other], lines[at]
@@ -147,9 +154,14 @@ def _add(holder: Any, key: Any, item: Any, chance: Random) -> None:
         holder[chance.choice((f"{key}s", str(key).upper(), "", "\u0661", "a.b", "x" * 300))] = item
 
 
+def _is_rare(chance: Random) -> bool:
+    """For what is large: it would take most of the time otherwise."""
+    return chance.randrange(100) == 0
+
+
 def _enlarge(holder: Any, key: Any, chance: Random) -> None:
-    """Deep, long or wide; the largest rarely, for they take most of the time."""
-    size = chance.choice((10, 10, 100, 100, 1_000, 20_000 if chance.randrange(10) == 0 else 300))
+    """Deep, long or wide."""
+    size = 100_000 if _is_rare(chance) else chance.choice((10, 10, 100, 100, 1_000))
     match chance.randrange(5):
         case 0:
             item: Any = 1
@@ -159,7 +171,7 @@ def _enlarge(holder: Any, key: Any, chance: Random) -> None:
         case 1:
             holder[key] = chance.choice(("x", "9", "(", "\\", "\u0661", "a ", "\n", "[")) * size
         case 2:
-            holder[key] = [holder[key] if size <= 100 else 1] * size
+            holder[key] = [holder[key] if size <= 100 or _is_rare(chance) else 1] * size
         case 3:
             holder[key] = {f"k{number}": number for number in range(size)}
         case _:
