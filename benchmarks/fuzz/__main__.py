@@ -3,16 +3,16 @@
     python -m benchmarks.fuzz [--inputs N] [--kind K ...] [--seed S] [--minutes M] [--folder F]
 
 Each kind of testkit/fuzz/targets changes valid inputs and gives them to the product's own function.
-An input is fine if it is read, or refused by the error that the function documents, within a second
-and a second for each MiB of processor time, and 128 MiB and 64 times its size of memory. Everything
-else is a finding; so is what ends the worker, whose addresses are bounded. FOLDER/KIND/NUMBER is the
-first input of each. Add it, as small as it can be, to testkit/fuzz/seeds/KIND/crashers:
-tests/fuzz/test_crashers.py reads those.
+An input is fine if it is read, or refused by the error that the function documents, within a
+second of processor time and a second for each MiB, and within 128 MiB of memory and 64 times its
+size. Everything else is a finding; so is what ends the worker, whose addresses are bounded.
+FOLDER/KIND/NUMBER is the first input of each. Add it, as small as it can be, to
+testkit/fuzz/seeds/KIND/crashers: tests/fuzz/test_crashers.py reads those.
 
-A call goes on where the last one of this folder ended; kinds may be run side by side. Inputs that
-do not get beyond the first check of their kind (valid JSON, a frame of the right length) are read
-but not counted. By default a kind runs until 30,000 inputs, or 1,000 if one takes over 10 ms of
-processor time. Lines are those that the seeds and the first 300 inputs reach. Writes
+A call continues after the last input of this folder; calls for other kinds may run at the same
+time. Inputs that do not pass the first check of their kind (valid JSON, a frame of the right
+length) are read but not counted. By default a kind runs until 36,000 inputs, or 1,000 if one takes
+over 10 ms of processor time. Lines are those that the seeds and the first 300 inputs reach. Writes
 results/fuzz.json, of all kinds in the folder; exit status 1 with a finding, or without --inputs and
 --kind if a target is missed: 1,000,000 inputs, and of each kind 10,000, or 1,000 if it is slow.
 """
@@ -51,14 +51,16 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + 60.0 * options.minutes
     for kind in options.kind:
-        state = run_kind(
-            folder, kind, options.seed, min(FIRST_INPUTS, options.inputs or FIRST_INPUTS), deadline
-        )
-        last = options.inputs or wanted_inputs(state, default=30_000)
+        last = options.inputs
+        if last is None:
+            state = run_kind(folder, kind, options.seed, FIRST_INPUTS, deadline)
+            last = wanted_inputs(state, default=36_000)
         state = run_kind(folder, kind, options.seed, last, deadline)
         print_state(state)
     states = [
-        State.read(folder, kind, options.seed) for kind in KINDS if (folder / f"{kind}.json").exists()
+        State.read(folder, kind, options.seed)
+        for kind in KINDS
+        if (folder / f"{kind}.json").exists()
     ]
     figures = report(states)
     path = write_result("fuzz", figures, options.out)

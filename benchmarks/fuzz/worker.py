@@ -1,5 +1,6 @@
-"""python -m benchmarks.fuzz.worker KIND FOLDER SEED LAST COVERED: inputs of one kind, from where its
-state ends to number LAST.
+"""python -m benchmarks.fuzz.worker KIND FOLDER SEED LAST COVERED: inputs of one kind, up to LAST.
+
+It begins where the state of its kind ends.
 
 The state is written every second. What ends this process (a hang, too much memory, a crash) is the
 caller's to note: it finds the number of the last input in KIND.now.
@@ -15,6 +16,7 @@ import resource
 import signal
 import sys
 import time
+from itertools import chain
 from pathlib import Path
 
 from benchmarks.fuzz.line_coverage import LineCoverage
@@ -38,31 +40,29 @@ def main() -> None:
         for content in seeds:
             if try_input(target, content) is not None:
                 sys.exit(f"{kind}: a seed is a finding; run tests/fuzz/test_crashers.py")
-        if state.coverage is None:
-            _measure_coverage(target, seeds, state, int(covered))
-            state.write()
         _bound_memory()
+        _run(target, seeds, state, min(int(last), int(covered)))
+        if state.coverage is None:
+            state.coverage = _measure_coverage(target, seeds, state)
+            state.write()
         _run(target, seeds, state, int(last))
 
 
-def _measure_coverage(target: Target, seeds: list[bytes], state: State, inputs: int) -> None:
-    """The lines that the seeds and the first inputs reach: tracing makes an input ten times as
-    long, so not that of all."""
+def _measure_coverage(target: Target, seeds: list[bytes], state: State) -> dict[str, float]:
+    """The lines that the seeds and the inputs so far reach.
+
+    Tracing makes an input ten times as long, so not those of all inputs.
+    """
     coverage = LineCoverage(target.modules)
-    killers = set(state.killers)
-    mutants = (
-        target.make_mutant(seeds, state.seed, number)
-        for number in range(inputs)
-        if number not in killers
-    )
+    numbers = (number for number in range(state.next) if number not in state.killers)
+    mutants = (target.make_mutant(seeds, state.seed, number) for number in numbers)
     deadline = time.process_time() + 120.0
-    for contents in (seeds, mutants):
-        for content in contents:
-            with coverage, contextlib.suppress(BaseException):
-                target.read(content)
-            if time.process_time() > deadline:
-                break
-    state.coverage = coverage.shares()
+    for content in chain(seeds, mutants):
+        with coverage, contextlib.suppress(BaseException):
+            target.read(content)
+        if time.process_time() > deadline:
+            break
+    return coverage.shares()
 
 
 def _bound_memory() -> None:

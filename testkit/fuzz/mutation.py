@@ -13,15 +13,16 @@ import yaml
 
 PIECES = (
     b"{", b"[", b"}", b"]", b'"', b"\\", b"\n", b"\r", b"\x00", b"\xff", b"\xef\xbb\xbf", b"1e999",
-    b"-1", b"9" * 400, b"NaN", b"null", b": ", b"|", b",", b"\t", b"\xed\xa0\x80", b"%", b"{{", b"{%",
-    "\u2028".encode(), "\u0661".encode(), "\U0001f600".encode(), b"\\ud800", b"  ", b"../", b"#", b"- ",
+    b"-1", b"9" * 400, b"NaN", b"null", b": ", b"|", b",", b"\t", b"\xed\xa0\x80", b"%", b"{{",
+    b"{%", "\u2028".encode(), "\u0661".encode(), "\U0001f600".encode(), b"\\ud800", b"  ", b"../",
+    b"#", b"- ",
 )  # fmt: skip
 NUMBERS = (b"0", b"-1", b"1e308", b"1e-400", b"9" * 19, b"9" * 30, b"nan", b"-inf", b"1_0", b"0x10")
 SCALARS: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2**31, 2**63, -(2**63), 10**30, 0.5, -0.0, 1e308, float("inf"),
-    float("nan"), "", " ", "0", "-1", "1e999", "nan", "true", "null", "\x00", "\u2028", "\U0001f600",
-    "\u0661", "a\nb", "../..", "{prompt}", "{", "[", "%s", "\ud800", [], {}, [[]], [None], {"": None},
-    {"a": {"a": 1}}, ["x", 1],
+    float("nan"), "", " ", "0", "-1", "1e999", "nan", "true", "null", "\x00", "\u2028",
+    "\U0001f600", "\u0661", "a\nb", "../..", "{prompt}", "{", "[", "%s", "\ud800", [], {}, [[]],
+    [None], {"": None}, {"a": {"a": 1}}, ["x", 1],
 )  # fmt: skip
 RAW = {
     "@raw0@": "1e999",

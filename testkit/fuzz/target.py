@@ -45,7 +45,7 @@ class Target:
 
     def make_mutant(self, seeds: Sequence[bytes], seed: int, number: int) -> bytes:
         """The input of a number: the same at every call."""
-        chance = Random(f"{self.kind}/{seed}/{number}")  # noqa: S311
+        chance = Random(f"{self.kind}/{seed}/{number}")
         content = chance.choice(seeds)
         for _ in range(chance.choice((1, 1, 1, 2, 3, 8))):
             content = self.mutate(content, seeds, chance)
@@ -53,9 +53,7 @@ class Target:
 
 
 def stored_files(kind: str, *folders: str) -> list[Path]:
-    return sorted(
-        file for file in STORED.joinpath(kind, *folders).glob("*") if file.is_file()
-    )
+    return sorted(file for file in STORED.joinpath(kind, *folders).glob("*") if file.is_file())
 
 
 def is_json(content: bytes) -> bool:

@@ -14,7 +14,7 @@ from rollcast.chat.calls import Toolbox
 from rollcast.chat.proof import check_extends
 from rollcast.chat.template import ChatTemplate
 from rollcast.config.errors import UserError
-from testkit.chat_tokenizers import SPECIAL_TOKENS, TEMPLATES, Kind, make_chat_tokenizer
+from testkit.chat_tokenizers import END_OF_TURN, TEMPLATES, Kind, make_chat_tokenizer
 from testkit.fuzz.mutation import change_json, change_text
 from testkit.fuzz.target import Target, is_json
 
@@ -66,7 +66,9 @@ def _tokenizer(kind: Kind = "chatml") -> Any:
 
 def _is_template(content: bytes) -> bool:
     try:
-        Environment(extensions=["jinja2.ext.loopcontrols"]).parse(content.decode("utf-8", "replace"))
+        Environment(extensions=["jinja2.ext.loopcontrols"]).parse(
+            content.decode("utf-8", "replace")
+        )
     except (TemplateError, RecursionError, ValueError):
         return False
     return True
@@ -74,7 +76,7 @@ def _is_template(content: bytes) -> bool:
 
 def _learn(content: bytes) -> object:
     template = content.decode("utf-8", "replace")
-    kinds = (kind for kind, tokens in SPECIAL_TOKENS.items() if tokens[-1] in template)
+    kinds = (kind for kind, end in END_OF_TURN.items() if end in template)
     tokenizer = _tokenizer(next(kinds, "chatml"))
     tokenizer.chat_template = template
     bridge = TemplateBridge(ChatTemplate(tokenizer, {}))
@@ -88,7 +90,11 @@ def _bridge() -> ChatRenderer:
 
 
 def _chats() -> list[bytes]:
-    call = {"id": "call00000", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
+    call = {
+        "id": "call00000",
+        "type": "function",
+        "function": {"name": "f", "arguments": '{"a":1}'},
+    }
     messages = [
         {"role": "system", "content": "s"},
         {"role": "user", "content": "x"},
@@ -113,7 +119,8 @@ def _is_chat(content: bytes) -> bool:
 
 def _render(content: bytes) -> object:
     """A whole turn: the prompt, the answer as it was sampled, and the next prompt."""
-    if not _is_chat(content):  # the endpoint and environments let nothing else through
+    # The endpoint lets nothing else through: a sequence of 4,096 tokens has 64 characters for each.
+    if not _is_chat(content) or len(content) > 64 * 4_096:
         return None
     chat = json.loads(content)
     tools = [
@@ -144,5 +151,7 @@ TARGETS = (
     Target(
         *("chat", _chats, change_json, _is_chat, _render, (ChatRefusedError,)),
         ("chat.bridge", "chat.template", "chat.call_format", "chat.calls", "chat.reasoning"),
+        # Several renderings, each with its tokens.
+        seconds=2.0,
     ),
 )

@@ -76,12 +76,15 @@ def _target(
 
 def _csv() -> list[bytes]:
     head = "step,gpu_hours,eval/accuracy,loss\n"
-    rows = "".join(f"{n},{n * 0.5},{0.2 + n / 100:.3f},{1 / (n + 1):.4f}\n" for n in range(0, 40, 4))
+    rows = "".join(
+        f"{n},{n * 0.5},{0.2 + n / 100:.3f},{1 / (n + 1):.4f}\n" for n in range(0, 40, 4)
+    )
     return [
         (head + rows).encode(),
         (head + rows).replace(",", "\t").encode(),
         (head + rows).replace(",", ";").replace(".", ",").encode(),
-        b"epoch,timestamp,acc\n" + b"".join(b"%d,2024-01-0%d,%d%%\n" % (n, n, 20 + n) for n in range(1, 9)),
+        b"epoch,timestamp,acc\n"
+        + b"".join(b"%d,2024-01-0%d,%d%%\n" % (n, n, 20 + n) for n in range(1, 9)),
     ]
 
 
@@ -109,7 +112,9 @@ def _notebooks() -> list[bytes]:
 
 def _is_notebook(content: bytes) -> bool:
     try:
-        return notebook.recognises(LogFile(scratch_file("first_check.log", content), lambda _: None))
+        return notebook.recognises(
+            LogFile(scratch_file("first_check.log", content), lambda _: None)
+        )
     except (UserError, TooMuch):
         return False
 

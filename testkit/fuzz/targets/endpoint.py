@@ -56,7 +56,13 @@ def _chats() -> list[bytes]:
         {"role": "assistant", "content": None, "tool_calls": [call], "reasoning_content": "r"},
         {"role": "tool", "tool_call_id": "c", "content": "4"},
     ]
-    limits = {"max_tokens": 5, "stop": ["a"], "n": 1, "stream_options": {"include_usage": True}}
+    limits = {
+        "max_tokens": 5,
+        "stream": True,
+        "stop": ["a"],
+        "n": 1,
+        "stream_options": {"include_usage": True},
+    }
     body = {**SETTINGS, **limits, "messages": messages, "tools": [tool], "tool_choice": "auto"}
     return [json.dumps(body).encode()]
 

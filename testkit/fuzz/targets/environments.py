@@ -28,7 +28,9 @@ from testkit.fuzz.target import Target, is_json
 CALL = {"id": "c", "function": {"name": "f", "arguments": '{"a": 1}'}}
 TURNS: Any = [
     SimpleNamespace(number=0, parent_turn=None, assistant_message={"content": "x"}),
-    SimpleNamespace(number=1, parent_turn=0, assistant_message={"content": "", "tool_calls": [CALL]}),
+    SimpleNamespace(
+        number=1, parent_turn=0, assistant_message={"content": "", "tool_calls": [CALL]}
+    ),
 ]
 TOKENS = ([1, 2], [3, 4, 5])
 RECORD = SampledRecord(2, TURNS, lambda _: TOKENS)
@@ -106,7 +108,9 @@ def _verifiers_traces() -> list[bytes]:
 def _openenv_traces() -> list[bytes]:
     calls = [[call_digest(*TOKENS), [[0, 1]]], [call_digest(*TOKENS), []]]
     return [
-        json.dumps({"calls": calls, "metrics": {}, "reward": 1.0, "late": False, "exit": 0}).encode()
+        json.dumps(
+            {"calls": calls, "metrics": {}, "reward": 1.0, "late": False, "exit": 0}
+        ).encode()
     ]
 
 

@@ -42,9 +42,15 @@ def _shapes() -> dict[str, list[int]]:
         layer[f"mlp.experts.{expert}.gate_proj.weight"] = [4, 8]
         layer[f"mlp.experts.{expert}.up_proj.weight"] = [4, 8]
         layer[f"mlp.experts.{expert}.down_proj.weight"] = [8, 4]
-    ends = {"model.embed_tokens.weight": [32, 8], "model.norm.weight": [8], "lm_head.weight": [32, 8]}
+    ends = {
+        "model.embed_tokens.weight": [32, 8],
+        "model.norm.weight": [8],
+        "lm_head.weight": [32, 8],
+    }
     return ends | {
-        f"model.layers.{number}.{name}": shape for number in range(2) for name, shape in layer.items()
+        f"model.layers.{number}.{name}": shape
+        for number in range(2)
+        for name, shape in layer.items()
     }
 
 
@@ -179,7 +185,13 @@ def _read_metadata(content: bytes) -> object:
 
 TARGETS = (
     Target(
-        *("model-config", lambda: [json.dumps(CONFIG).encode()], change_json, is_json, _read_config),
+        *(
+            "model-config",
+            lambda: [json.dumps(CONFIG).encode()],
+            change_json,
+            is_json,
+            _read_config,
+        ),
         (UserError,),
         ("memory.model_file", "memory.text_model", "memory.architecture", "memory.recurrence"),
     ),

@@ -95,7 +95,12 @@ def _service() -> RewardService:
 
 
 def _judge_answers() -> list[bytes]:
-    texts = ("Good.\nScore: 7", "**Final score (0-5):** 4", "score: 80 %", "The score is 4 out of 5.")
+    texts = (
+        "Good.\nScore: 7",
+        "**Final score (0-5):** 4",
+        "score: 80 %",
+        "The score is 4 out of 5.",
+    )
     return [
         json.dumps({"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}).encode()
         for text in texts
@@ -121,7 +126,16 @@ def _verdicts() -> list[bytes]:
 
 
 def _math_answers() -> list[bytes]:
-    references = ("2", "\\frac{1}{2}", "(1,2]", "x^2+1", "1,234", "\\sqrt{2}", "\\{1,2,3\\}", "12\\%")
+    references = (
+        "2",
+        "\\frac{1}{2}",
+        "(1,2]",
+        "x^2+1",
+        "1,234",
+        "\\sqrt{2}",
+        "\\{1,2,3\\}",
+        "12\\%",
+    )
     return [f"{text}\nso it is \\boxed{{{text}}}".encode() for text in references]
 
 

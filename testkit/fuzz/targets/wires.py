@@ -33,7 +33,13 @@ from rollcast.wire import externalscaler_pb2, grading_pb2, rollout_pb2, weights_
 from testkit.fuzz.message_mutation import change_message
 from testkit.fuzz.target import Target, is_message
 from testkit.rollouts.episodes import EPISODE_TASK, make_episode
-from testkit.rollouts.examples import VERSION, make_answer_group, make_group, make_rollout, make_task
+from testkit.rollouts.examples import (
+    VERSION,
+    make_answer_group,
+    make_group,
+    make_rollout,
+    make_task,
+)
 
 
 class AbortedError(Exception):
@@ -64,7 +70,11 @@ def _over_grpc(kind: Any, read: Callable[[Any], object]) -> Callable[[bytes], ob
 
 
 def _tasks() -> list[bytes]:
-    tasks = [make_task(0), make_task(3, Purpose.EVAL, eval_step=3), make_task(4, episode=EPISODE_TASK)]
+    tasks = [
+        make_task(0),
+        make_task(3, Purpose.EVAL, eval_step=3),
+        make_task(4, episode=EPISODE_TASK),
+    ]
     tasks.append(make_task(5, rollouts=[make_rollout(0, 4, partial=True)], first_version=VERSION))
     return [encode_task(task) for task in tasks]
 
