@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from random import Random
 from types import ModuleType
 from typing import Any
 
@@ -29,6 +30,7 @@ from rollcast.curves.formats import (
 )
 from rollcast.curves.formats.log_file import LogFile
 from rollcast.curves.formats.recognise import FORMATS
+from rollcast.curves.formats.tensorboard import masked_crc32c
 from rollcast.curves.sheet import TooMuch
 from rollcast.runfolder.files import EVALUATIONS
 from testkit.fuzz.mutation import change_bytes, change_json, change_json_lines, change_text
@@ -41,6 +43,25 @@ CONSOLES = (nemo_rl, open_instruct, prime_rl, framed_tables, pasted_tables, key_
 
 def _files(*names: str) -> Callable[[], list[bytes]]:
     return lambda: [file.read_bytes() for name in names for file in sorted(FILES.glob(name))]
+
+
+def change_records(content: bytes, pool: Sequence[bytes], chance: Random) -> bytes:
+    """One record of an event file, with the right length and its checksum; now and then bytes."""
+    records = []
+    offset = 0
+    while len(content) - offset >= 16:
+        length = int.from_bytes(content[offset : offset + 8], "little")
+        records.append(content[offset + 12 : offset + 12 + length])
+        offset += length + 16
+    if not records or chance.randrange(10) == 0:
+        return change_bytes(content, pool, chance)
+    at = chance.randrange(len(records))
+    records[at] = change_bytes(records[at], records, chance)
+    heads = (len(record).to_bytes(8, "little") for record in records)
+    return b"".join(
+        head + masked_crc32c(head).to_bytes(4, "little") + record + bytes(4)
+        for head, record in zip(heads, records, strict=True)
+    )
 
 
 def _recognised_by(formats: Collection[Any]) -> Callable[[bytes], bool]:
@@ -178,7 +199,7 @@ TARGETS = (
     _target(
         "tensorboard",
         _files("files/tensorboard/*"),
-        change_bytes,
+        change_records,
         _recognised_by([tensorboard]),
         (tensorboard,),
     ),
