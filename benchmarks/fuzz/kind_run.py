@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.fuzz.state import NUMBER_BYTES, State, now_file
+from benchmarks.fuzz.state import NO_INPUT, State, now_file
 from testkit.fuzz.targets.lookup import find_target
 from testkit.record import ROOT
 
@@ -25,7 +25,7 @@ def run_kind(folder: Path, kind: str, seed: int, last: int, deadline: float) -> 
         state = State.read(folder, kind, seed)
         if state.next >= last or time.monotonic() >= deadline:
             return state
-        now.write_bytes((2**64 - 1).to_bytes(NUMBER_BYTES, "little"))
+        now.write_bytes(NO_INPUT)
         arguments = [kind, str(folder), str(seed), str(last), str(COVERED_INPUTS)]
         with (folder / f"{kind}.log").open("wb") as log:
             worker = subprocess.Popen(
@@ -37,10 +37,10 @@ def run_kind(folder: Path, kind: str, seed: int, last: int, deadline: float) -> 
         why = _watch(worker, now, deadline)
         if why is None:
             continue
-        number = int.from_bytes(now.read_bytes(), "little")
-        if number == 2**64 - 1:
+        if now.read_bytes() == NO_INPUT:
             text = (folder / f"{kind}.log").read_text(errors="replace")[-2_000:]
-            raise SystemExit(f"{kind}: its worker {why} before its first input\n{text}")
+            raise SystemExit(f"{kind}: its worker {why} without an input\n{text}")
+        number = int.from_bytes(now.read_bytes(), "little")
         state = State.read(folder, kind, seed)
         target = find_target(kind)
         state.note_killer(number, why, target.make_mutant(target.seeds, seed, number))

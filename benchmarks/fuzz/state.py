@@ -10,6 +10,8 @@ from typing import Any
 from testkit.fuzz.outcome import Finding
 
 NUMBER_BYTES = 8
+NO_INPUT = b"\xff" * NUMBER_BYTES
+"""In place of the number of an input."""
 
 
 def now_file(folder: Path, kind: str) -> Path:

@@ -20,7 +20,7 @@ from itertools import chain
 from pathlib import Path
 
 from benchmarks.fuzz.line_coverage import LineCoverage
-from benchmarks.fuzz.state import NUMBER_BYTES, State, now_file
+from benchmarks.fuzz.state import NO_INPUT, NUMBER_BYTES, State, now_file
 from testkit.fuzz.outcome import try_input
 from testkit.fuzz.target import Target
 from testkit.fuzz.targets.lookup import find_target
@@ -87,6 +87,7 @@ def _run(target: Target, seeds: list[bytes], state: State, last: int) -> None:
         if time.monotonic() - written_at > 1.0:
             state.write()
             written_at = time.monotonic()
+    now[:] = NO_INPUT
     signal.setitimer(signal.ITIMER_PROF, 0.0)
     state.write()
 
