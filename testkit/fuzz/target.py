@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
@@ -73,6 +74,12 @@ def is_message(kind: type[Message]) -> Callable[[bytes], bool]:
         return True
 
     return parses
+
+
+def over_grpc(kind: type[Message], read: Callable[[Any], object]) -> Callable[[bytes], object]:
+    """gRPC parses a message itself, and hands over none that does not parse."""
+    parses = is_message(kind)
+    return lambda content: read(kind.FromString(content)) if parses(content) else None
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import json
 from collections.abc import Callable, Collection, Sequence
@@ -209,6 +210,13 @@ TARGETS = (
         change_bytes,
         _recognised_by([wandb_offline]),
         (wandb_offline,),
+    ),
+    _target(
+        "mlflow",
+        lambda: [gzip.decompress((FILES / "files" / "mlflow.db.gz").read_bytes())],
+        change_bytes,
+        _recognised_by([mlflow_store]),
+        (mlflow_store,),
     ),
     _target("run-folder", _evaluations, change_json_lines, _has_json_line, read=_read_folder),
 )

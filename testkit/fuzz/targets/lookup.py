@@ -9,7 +9,8 @@ from importlib import import_module
 from testkit.fuzz.target import Target
 
 AREAS: dict[str, tuple[str, ...]] = {
-    "wires": ("wire-task", "wire-group", "wire-manifest", "grader-call", "keda-call"),
+    "wires": ("wire-task", "wire-group", "grader-call", "keda-call"),
+    "weights": ("wire-manifest", "wire-stored-version", "wire-frame"),
     "run_files": ("run-file", "sweep-file"),
     "tasks": (
         *("data-rows", "judge-answer", "reward-answer", "sandbox-value", "sandbox-verdict"),
@@ -17,7 +18,8 @@ AREAS: dict[str, tuple[str, ...]] = {
     ),
     "curves": (
         *("curve-csv", "curve-json", "curve-jsonl", "curve-notebook", "curve-html"),
-        *("curve-console", "curve-tensorboard", "curve-wandb", "curve-run-folder"),
+        *("curve-console", "curve-tensorboard", "curve-wandb", "curve-mlflow"),
+        "curve-run-folder",
     ),
     "metrics": ("metrics-page", "prometheus-answer", "push"),
     "endpoint": (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -21,17 +20,9 @@ from rollcast.rollouts.records import Purpose
 from rollcast.tasks.grading import Verifiers
 from rollcast.tasks.verifiers import Grade
 from rollcast.telemetry.exporter import Exporter
-from rollcast.weights.plan.manifest import (
-    Manifest,
-    ManifestError,
-    TensorSpec,
-    manifest_from_proto,
-    manifest_to_proto,
-    plan_buckets,
-)
-from rollcast.wire import externalscaler_pb2, grading_pb2, rollout_pb2, weights_pb2
+from rollcast.wire import externalscaler_pb2, grading_pb2, rollout_pb2
 from testkit.fuzz.message_mutation import change_message
-from testkit.fuzz.target import Target, is_message
+from testkit.fuzz.target import Target, is_message, over_grpc
 from testkit.rollouts.episodes import EPISODE_TASK, make_episode
 from testkit.rollouts.examples import (
     VERSION,
@@ -63,12 +54,6 @@ class GradesNothing:
         return Grade(1.0, "ok")
 
 
-def _over_grpc(kind: Any, read: Callable[[Any], object]) -> Callable[[bytes], object]:
-    """gRPC parses a message itself, and hands over none that does not parse."""
-    parses = is_message(kind)
-    return lambda content: read(kind.FromString(content)) if parses(content) else None
-
-
 def _tasks() -> list[bytes]:
     tasks = [
         make_task(0),
@@ -87,16 +72,6 @@ def _groups() -> list[bytes]:
         encode_group(make_group(Claimed(make_task(0), "1-0", VERSION), "a")),
         encode_group(make_answer_group(task, episodes)),
     ]
-
-
-def _manifests() -> list[bytes]:
-    specs = [
-        TensorSpec("model.embed_tokens.weight", "bfloat16", (64, 8)),
-        TensorSpec("model.norm.weight", "float32", (8,)),
-        TensorSpec("scalar", "float32", ()),
-    ]
-    manifest = Manifest(VERSION, plan_buckets(specs, 512), "fp32")
-    return [manifest_to_proto(manifest).SerializeToString()]
 
 
 def _gradings() -> list[bytes]:
@@ -156,20 +131,11 @@ TARGETS = (
         ("rollouts.codec", "rollouts.rollout_codec", "rollouts.validation"),
     ),
     Target(
-        "wire-manifest",
-        _manifests,
-        change_message(weights_pb2.Manifest),
-        is_message(weights_pb2.Manifest),
-        _over_grpc(weights_pb2.Manifest, manifest_from_proto),
-        (ManifestError,),
-        ("weights.plan.manifest",),
-    ),
-    Target(
         "grader-call",
         _gradings,
         change_message(grading_pb2.GradeRequest),
         is_message(grading_pb2.GradeRequest),
-        _over_grpc(grading_pb2.GradeRequest, _grade),
+        over_grpc(grading_pb2.GradeRequest, _grade),
         (AbortedError,),
         ("grader.rpc",),
     ),
@@ -178,7 +144,7 @@ TARGETS = (
         _scaler_calls,
         change_message(externalscaler_pb2.GetMetricsRequest),
         is_message(externalscaler_pb2.GetMetricsRequest),
-        _over_grpc(externalscaler_pb2.GetMetricsRequest, _scale),
+        over_grpc(externalscaler_pb2.GetMetricsRequest, _scale),
         (AbortedError,),
         ("autoscaler.keda",),
     ),
