@@ -1,4 +1,4 @@
-"""How far the inputs of a kind have been tried, and what was found: a file for each kind."""
+"""The inputs of a kind that were tried so far, with the findings: a file for each kind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from testkit.fuzz.outcome import Finding
 
 NUMBER_BYTES = 8
 NO_INPUT = b"\xff" * NUMBER_BYTES
-"""In place of the number of an input."""
+"""The worker tries no input."""
 
 
 def now_file(folder: Path, kind: str) -> Path:

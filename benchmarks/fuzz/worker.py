@@ -1,9 +1,8 @@
 """python -m benchmarks.fuzz.worker KIND FOLDER SEED LAST COVERED: inputs of one kind, up to LAST.
 
-It begins where the state of its kind ends.
-
-The state is written every second. What ends this process (a hang, too much memory, a crash) is the
-caller's to note: it finds the number of the last input in KIND.now.
+It continues after the last input in the state of its kind, and writes the state every second. If a
+hang, a lack of memory or a crash ends this process, the caller finds the number of the input in
+KIND.now.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def _bound_memory() -> None:
     limit = pages * resource.getpagesize() + ADDRESS_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     gc.collect()
-    gc.freeze()  # what was loaded is not gone through for each input
+    gc.freeze()  # no collection goes through all modules again
 
 
 def _run(target: Target, seeds: list[bytes], state: State, last: int) -> None:

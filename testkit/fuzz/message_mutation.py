@@ -55,7 +55,7 @@ def _change_fields(message: Message, chance: Random) -> None:
 
 
 def _is_map(field: FieldDescriptor) -> bool:
-    """Of texts to texts: no message here has another."""
+    """Whether it is a map, of texts to texts: no message here has another."""
     return field.message_type is not None and field.message_type.GetOptions().map_entry
 
 

@@ -156,7 +156,7 @@ def _add(holder: Any, key: Any, item: Any, chance: Random) -> None:
 
 
 def _is_rare(chance: Random) -> bool:
-    """For what is large: it would take most of the time otherwise."""
+    """Large values are rare, because they would take most of the time."""
     return chance.randrange(100) == 0
 
 

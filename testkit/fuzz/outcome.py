@@ -1,4 +1,4 @@
-"""One input given to the product, and what came of it, measured."""
+"""One input given to the product, judged by its outcome, its time and its memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Finding:
     """Why an input is one: it raised another error, took too long or too much memory."""
 
     name: str
-    """The same for inputs of one cause."""
+    """Inputs of one cause share it."""
     text: str
 
 
@@ -34,7 +34,7 @@ def try_input(target: Target, content: bytes) -> Finding | None:
         return finding
     allowed_seconds = target.seconds * (1 + len(content) / (1 << 20))
     if seconds > allowed_seconds:
-        # What is loaded or collected only once takes no time at the second try.
+        # Imports and collections that happened by chance take no time at the second try.
         _, seconds = _try_once(target, content)
         if seconds > allowed_seconds:
             return Finding("slow", f"{seconds:.1f} s of processor time for {len(content)} bytes")

@@ -34,7 +34,7 @@ class Target:
     read: Callable[[bytes], object]
     """The product's own function."""
     errors: tuple[type[Exception], ...]
-    """What it may raise. Empty = nothing."""
+    """Errors that it documents. Empty = it raises none."""
     modules: tuple[str, ...]
     """Whose lines are counted: rollcast.NAME, with all modules below it."""
     seconds: float = 1.0
@@ -53,8 +53,8 @@ class Target:
         return content
 
 
-def stored_files(kind: str, *folders: str) -> list[Path]:
-    return sorted(file for file in STORED.joinpath(kind, *folders).glob("*") if file.is_file())
+def stored_files(kind: str) -> list[Path]:
+    return sorted(file for file in STORED.joinpath(kind).glob("*") if file.is_file())
 
 
 def is_json(content: bytes) -> bool:

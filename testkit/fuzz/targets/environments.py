@@ -93,7 +93,7 @@ def _read_answer(content: bytes) -> object:
 
 
 def _message(content: bytes) -> dict[str, Any]:
-    """As `frames.read` gives it; empty for what it refuses."""
+    """The message as `frames.read` returns it; empty if that would refuse it."""
     answer = json.loads(content) if is_json(content) else None
     return answer if isinstance(answer, dict) else {}
 

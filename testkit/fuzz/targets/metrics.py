@@ -82,7 +82,7 @@ def _pushes() -> list[bytes]:
 
 
 def _push(content: bytes) -> object:
-    """As the route does it, without the forecast."""
+    """The checks of the route, without the forecast."""
     request = PushRequest.model_validate_json(content)
     _check_name(request.run)
     points = [_evaluation(request.run, request.unit, point) for point in request.points]

@@ -45,7 +45,7 @@ CONTEXT: Any = SimpleNamespace(abort=abort, is_active=lambda: True)
 
 
 class GradesNothing:
-    """In the place of the sandbox, which is a process."""
+    """Replaces the sandbox, which is a process."""
 
     def is_started(self, _verifier: str) -> bool:
         return True
