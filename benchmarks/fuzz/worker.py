@@ -42,18 +42,20 @@ def main() -> None:
         _bound_memory()
         _run(target, seeds, state, min(int(last), int(covered)))
         if state.coverage is None:
-            state.coverage = _measure_coverage(target, seeds, state)
+            state.coverage = _measure_coverage(target, seeds, state, int(covered))
             state.write()
         _run(target, seeds, state, int(last))
 
 
-def _measure_coverage(target: Target, seeds: list[bytes], state: State) -> dict[str, float]:
-    """The lines that the seeds and the inputs so far reach.
+def _measure_coverage(
+    target: Target, seeds: list[bytes], state: State, covered: int
+) -> dict[str, float]:
+    """The lines that the seeds and the first inputs reach.
 
     Tracing makes an input ten times as long, so not those of all inputs.
     """
     coverage = LineCoverage(target.modules)
-    numbers = (number for number in range(state.next) if number not in state.killers)
+    numbers = (number for number in range(min(covered, state.next)) if number not in state.killers)
     mutants = (target.make_mutant(seeds, state.seed, number) for number in numbers)
     deadline = time.process_time() + 120.0
     for content in chain(seeds, mutants):
