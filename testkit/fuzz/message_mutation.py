@@ -31,7 +31,7 @@ def change_message(kind: type[Message]) -> Mutator:
 
 def _change_fields(message: Message, chance: Random) -> None:
     """Change one field of the message or of one inside it."""
-    messages = [message]
+    messages: list[Any] = [message]
     for inner in messages:  # grows while it is gone through
         for field, value in inner.ListFields():
             if field.message_type is not None and not _is_map(field) and len(messages) < 500:

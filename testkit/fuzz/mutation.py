@@ -56,7 +56,7 @@ def change_bytes(content: bytes, pool: Sequence[bytes], chance: Random) -> bytes
             width = chance.choice((1, 2, 4, 8))
             number = chance.choice((0, 1, 0x7F, 0x80, 0xFF, 2**31 - 1, 2**31, 2**32 - 1, 2**63))
             order = "little" if chance.randrange(2) else "big"
-            changed[at : at + width] = (number % 256**width).to_bytes(width, order)  # type: ignore[arg-type]
+            changed[at : at + width] = (number % 256**width).to_bytes(width, order)
         case 6:
             other = chance.choice(pool)
             changed[at:] = other[chance.randrange(len(other) + 1) :]

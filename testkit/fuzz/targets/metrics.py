@@ -42,7 +42,7 @@ def _is_page(content: bytes) -> bool:
 
 def _answers() -> list[bytes]:
     vector = [
-        {"metric": {"__name__": name, **_labels(step)}, "value": [1.7e9, str(0.1 + step / 100)]}
+        {"metric": _labels(step) | {"__name__": name}, "value": [1.7e9, str(0.1 + step / 100)]}
         for name in EVALUATION_NAMES
         for step in (0, 10)
     ]

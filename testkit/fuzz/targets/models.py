@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
@@ -105,7 +106,7 @@ def _read_config(content: bytes) -> object:
 
 def _tokenizers() -> list[bytes]:
     text = make_chat_tokenizer("chatml").backend_tokenizer.to_str()
-    unigram = {
+    unigram: dict[str, Any] = {
         "version": "1.0", "added_tokens": [], "normalizer": {"type": "NFKC"},
         "pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always"},
         "decoder": None, "post_processor": None, "truncation": None, "padding": None,
@@ -170,7 +171,7 @@ def _read_controller(content: bytes) -> object:
 
 def _metadata() -> list[bytes]:
     import torch
-    from torch.distributed.checkpoint import save
+    from torch.distributed.checkpoint.state_dict_saver import save
 
     folder = scratch_folder() / "saved"
     save({"a": torch.zeros(4, 2), "b": {"c": torch.ones(3)}}, checkpoint_id=folder, no_dist=True)
@@ -180,7 +181,9 @@ def _metadata() -> list[bytes]:
 def _read_metadata(content: bytes) -> object:
     from rollcast.trainer.learner.saved_metadata import check_metadata, plain_metadata
 
-    return check_metadata(plain_metadata(content), ["__0_0.distcp"])
+    metadata = plain_metadata(content)
+    check_metadata(metadata, ["__0_0.distcp"])
+    return metadata
 
 
 TARGETS = (

@@ -61,7 +61,8 @@ def _rows() -> list[bytes]:
     """One data set of each mapping, whose name is the first line's."""
     plain = [{"prompt": f"What is {n}?", "answer": n, "task": {"a": [n]}} for n in range(3)]
     chats = [{"prompt": [{"role": "user", "content": f"{n}?"}], "answer": str(n)} for n in range(3)]
-    sets = [("", plain), ("", chats), *((name, [row, row]) for name, row in ROWS.items())]
+    sets: list[tuple[str, list[dict[str, Any]]]] = [("", plain), ("", chats)]
+    sets += [(name, [row, row]) for name, row in ROWS.items()]
     return [
         "".join(f"{json.dumps(line)}\n" for line in [{"mapping": name}, *rows]).encode()
         for name, rows in sets
