@@ -13,12 +13,14 @@ from types import ModuleType
 from typing import Any
 
 from rollcast.config.errors import UserError
+from rollcast.curves import run_evaluations
 from rollcast.curves.columns.choices import Columns
 from rollcast.curves.curve_source import read_histories
 from rollcast.curves.formats import (
     delimited,
     framed_tables,
     html_tables,
+    json_rows,
     key_values,
     mlflow_store,
     nemo_rl,
@@ -33,6 +35,7 @@ from rollcast.curves.formats.log_file import LogFile
 from rollcast.curves.formats.recognise import FORMATS
 from rollcast.curves.formats.tensorboard import masked_crc32c
 from rollcast.curves.sheet import TooMuch
+from rollcast.runfolder import record_file
 from rollcast.runfolder.files import EVALUATIONS
 from testkit.fuzz.mutation import change_bytes, change_json, change_json_lines, change_text
 from testkit.fuzz.target import Mutator, Target, is_json, scratch_file, scratch_folder
@@ -180,13 +183,14 @@ TARGETS = (
         _files("files/*.json", "small_logs/*.json"),
         change_json,
         is_json,
-        read=_read,
+        (json_rows,),
     ),
     _target(
         "jsonl",
         _files("files/*.jsonl", "small_logs/*.jsonl"),
         change_json_lines,
         _has_json_line,
+        (json_rows,),
     ),
     _target("notebook", _notebooks, change_json, _is_notebook, (notebook,)),
     _target("html", _tables, change_text, _recognised_by([html_tables]), (html_tables,)),
@@ -218,5 +222,9 @@ TARGETS = (
         _recognised_by([mlflow_store]),
         (mlflow_store,),
     ),
-    _target("run-folder", _evaluations, change_json_lines, _has_json_line, read=_read_folder),
+    _target(
+        *("run-folder", _evaluations, change_json_lines, _has_json_line),
+        (run_evaluations, record_file),
+        read=_read_folder,
+    ),
 )
