@@ -161,5 +161,15 @@ LINKS = (
         ("testkit/tasks/hostile_programs.txt",),
         "programs that mean harm are read",
     ),
+    Link(
+        ("testkit/fuzz/targets/lookup.py",),
+        ("testkit/fuzz/targets/*.py",),
+        "a kind of input is found by its area",
+    ),
+    Link(
+        ("tests/fuzz/test_crashers.py",),
+        ("testkit/fuzz/seeds/*", "configs/*"),
+        "stored inputs are read again",
+    ),
     Link(("tests/suite/*.py",), ("tests/*.json",), "the ledger and the records are read"),
 )

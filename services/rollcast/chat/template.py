@@ -50,9 +50,11 @@ class ChatTemplate:
                     tokenize=False,
                     **self._options,
                 )
+            text = str(rendered)
+            text.encode()  # no tokenizer takes half of a surrogate pair
         except Exception as error:  # a template is a program and raises arbitrary exceptions
             raise make_refused_error(error) from error
-        return str(rendered)
+        return text
 
     def ids(self, text: str) -> list[int]:
         """The tokens of a rendered text: it has its special tokens already."""

@@ -173,7 +173,8 @@ def text_settings(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     kind = config.get("model_type")
     text = config.get("text_config")
-    if kind not in FAMILIES and isinstance(text, Mapping):
+    is_known = isinstance(kind, str) and kind in FAMILIES
+    if not is_known and isinstance(text, Mapping):
         config = {**text, "model_type": text.get("model_type", f"{kind}_text")}
         kind = config["model_type"]
     if not isinstance(kind, str) or kind not in FAMILIES:

@@ -76,7 +76,7 @@ def _reason(error: Exception) -> str:
 def _parse_config(content: bytes, source: str) -> dict[str, Any]:
     try:
         model_config = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{source}: is not JSON; give a model's config.json") from error
     if not isinstance(model_config, dict):
         raise UserError(f"{source}: is not a JSON object; give a model's config.json")

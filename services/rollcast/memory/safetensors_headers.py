@@ -28,7 +28,10 @@ _TEXT_MODEL = re.compile(
 """Beginning of the names of the text model's weights in a model of several parts."""
 _BUFFER = "rotary_emb.inv_freq"
 """Old files hold it; it is not a weight."""
-_UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError)
+_UNREADABLE = (
+    *(OSError, ValueError, LookupError, TypeError, AttributeError),
+    *(OverflowError, RecursionError),
+)
 """Errors while a file is read that is missing, damaged, or JSON of another form than its name
 promises."""
 

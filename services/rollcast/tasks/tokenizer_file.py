@@ -81,7 +81,7 @@ class TokenizerFile:
         config, template = (self._folder / name for name in TEMPLATE_FILES)
         try:
             return template.is_file() or bool(json.loads(config.read_bytes()).get("chat_template"))
-        except (OSError, ValueError, AttributeError):
+        except (OSError, ValueError, AttributeError, RecursionError):
             return False
 
 

@@ -155,7 +155,7 @@ def _value(pair: Any) -> tuple[float, float]:
     try:
         at, value = pair
         return float(at), float(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise SourceAway("Prometheus answered a sample that is no number") from error
 
 

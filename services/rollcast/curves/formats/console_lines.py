@@ -24,7 +24,7 @@ from rollcast.curves.columns.names import (
 from rollcast.curves.columns.words import HELD_OUT_WORDS, STAGE_WORDS
 from rollcast.curves.formats.nested import flat, json_object
 from rollcast.curves.formats.worded_lines import repeated_forms, spaced_pairs
-from rollcast.curves.sheet import Row, refuse_above
+from rollcast.curves.sheet import MAX_STEP, Row, refuse_above
 
 MIN_PAIRS = 2
 """Pairs in a line that names no step, except an evaluation."""
@@ -252,7 +252,8 @@ def _json_line(number: int, line: str) -> ConsoleLine | None:
     row: Row = {}
     for name, value in flat(json_object(line)).items():
         # A bool is an int, but no number.
-        if type(value) is int and (counts_steps_or_epochs(name) or name.casefold() == "episode"):
+        is_count = type(value) is int and abs(value) < MAX_STEP
+        if is_count and (counts_steps_or_epochs(name) or name.casefold() == "episode"):
             row[name] = value
         elif type(value) in (int, float):
             row[name] = repr(value)

@@ -103,11 +103,12 @@ def num_loop_steps(lines: list[ConsoleLine]) -> int:
 
 
 def _by_form(line: ConsoleLine) -> Hashable:
-    return line.form
+    # A JSON object may have a step that is no whole number.
+    return line.form, line.counter
 
 
 def _by_names(line: ConsoleLine) -> Hashable:
-    return tuple(sorted(line.row))
+    return (*sorted(line.row), line.counter)
 
 
 def _forms(lines: list[ConsoleLine], key: Callable[[ConsoleLine], Hashable]) -> list[_Form]:
@@ -175,7 +176,7 @@ def _left_out(form: _Form, anchor: _Form, timeline: StepTimeline) -> set[int]:
     counter = anchor.counter or ""
     if _is_in_lists(form, anchor):
         return everything
-    if not all(counter in line.row for line in form.lines):
+    if not all(isinstance(line.row.get(counter), int) for line in form.lines):
         return set() if _goes_with(form, anchor) else everything
     if form.stage is None and not form.is_series:
         return everything

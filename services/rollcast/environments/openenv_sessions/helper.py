@@ -72,7 +72,7 @@ class OpenEnvRollout(TracedRollout):
             )
             metrics = dict(self._answer["metrics"])
             return OpenEnvTrace(self._answer["reward"], bool(self._answer["late"]), calls, metrics)
-        except (LookupError, TypeError, ValueError) as error:
+        except (LookupError, TypeError, ValueError, OverflowError) as error:
             raise EnvironmentFailedError("its process sent an invalid trace") from error
 
 

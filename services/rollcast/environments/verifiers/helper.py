@@ -3,6 +3,7 @@ virtual environment.
 """
 
 import json
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -52,7 +53,11 @@ class VerifiersRollout(TracedRollout):
             return None
         try:
             answers = tuple(
-                TracedMessage(str(record[0]), record[1], bool(record[2]))
+                TracedMessage(
+                    str(record[0]),
+                    None if record[1] is None else operator.index(record[1]),
+                    bool(record[2]),
+                )
                 for record in self._answer["answers"]
             )
             metrics = dict(self._answer["metrics"])

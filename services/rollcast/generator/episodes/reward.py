@@ -45,7 +45,7 @@ def scaled_reward(reward: Any, reward_range: tuple[float, float]) -> float:
         raise UnusableEpisodeError("gave no reward")
     try:
         value = float(reward)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise UnusableEpisodeError(
             f"gave a reward that is not a number but {type(reward).__name__}"
         ) from None

@@ -281,7 +281,7 @@ def _decode(answer: bytes) -> Grade | None:
             continue
         if isinstance(record, dict):
             end_reason = record.get("ended", end_reason)
-            code = record.get("code", code)
+            code = record["code"] if isinstance(record.get("code"), int) else code
             verdict = record if "status" in record else verdict
     if end_reason is None:
         return None
@@ -300,7 +300,7 @@ def _decode(answer: bytes) -> Grade | None:
         grade = Grade(
             float(verdict["reward"]), verdict["status"], str(verdict["reason"]), failure_sentence
         )
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         grade = None
     if grade is None or grade.status not in get_args(GradeStatus) or not 0.0 <= grade.reward <= 1.0:
         return Grade(0.0, "error", failure="its process answered with something else than a reward")
