@@ -47,7 +47,7 @@ SET_BY_BENCHMARKS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS
 ROLES = {"EngineCore": "engine", "generator": "front end", "trainer": "trainer"}
 """By the process's name; all others together are the rest."""
 Figures = dict[str, Any]
-"""Of one run: `seconds_a_step`; of Rollcast also `seconds_a_thousand_tokens` and
+"""Figures of one run: `seconds_a_step`; of Rollcast also `seconds_a_thousand_tokens` and
 `processor_seconds_a_step`, by role."""
 Measure = Callable[[Path], Figures]
 
@@ -209,7 +209,7 @@ def watch_processors(
 
 
 def processor_seconds(command: int) -> dict[str, float]:
-    """Of `rollcast up` and all processes below it, by role."""
+    """Processor seconds of `rollcast up` and all processes below it, by role."""
     seconds = dict.fromkeys((*ROLES.values(), "rest"), 0.0)
     parent = psutil.Process(command)
     for process in (parent, *parent.children(recursive=True)):

@@ -311,7 +311,8 @@ class StatusAnswer(Answer):
     trace: list[Trace]
     """The last steps seen, oldest first."""
     events: list[RunEvent] = []
-    """The last events of the run's folder, newest first; empty if this forecaster has none."""
+    """The last events of the run's folder, newest first; empty if this forecaster does not
+    have the folder."""
 
 
 class SamplesAnswer(Answer):

@@ -19,7 +19,7 @@ _MOVE_TASKS = (
 """Changes of keys that scripts of both ends make."""
 _READ_INDEX = ("hexists", "hvals", "xlen")
 _LOOK = ("hgetall", "xrevrange")
-"""At a whole run. `rollcast queue` has the rights of the process whose settings it reads."""
+"""Reads of a whole run: `rollcast queue` has the rights of the process whose settings it reads."""
 
 COMMANDS: dict[Role, tuple[str, ...]] = {
     "trainer": (

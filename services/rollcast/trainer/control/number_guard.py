@@ -37,7 +37,7 @@ class NumberGuard:
     _exporter: Exporter
     _max_grad_norm: float
     _norms: deque[float] = field(default_factory=lambda: deque(maxlen=64))
-    """Of the newest updates; empty after a restart."""
+    """Gradient norms of the newest updates; empty after a restart."""
     _skipped_in_a_row: int = 0
 
     def __post_init__(self) -> None:
