@@ -21,7 +21,7 @@ class TokenizerFile:
     def __init__(self, tokenizer: Any, folder: Path) -> None:
         self._tokenizer = tokenizer
         self._folder = folder
-        self._unknown = _unknown_id(tokenizer)
+        self._unknown = _unknown_id(tokenizer, folder / TOKENIZER_FILE)
         self._dropped: dict[str, bool] = {}
 
     @classmethod
@@ -85,17 +85,18 @@ class TokenizerFile:
             return False
 
 
-def _unknown_id(tokenizer: Any) -> int | None:
+def _unknown_id(tokenizer: Any, file: Path) -> int | None:
     """Id of the token for unknown text; None if the vocabulary has no such token."""
-    for name in _unknown_names(tokenizer):
+    for name in _unknown_names(tokenizer, file):
         if isinstance(name, str) and (token_id := tokenizer.token_to_id(name)) is not None:
             return int(token_id)
     return None
 
 
-def _unknown_names(tokenizer: Any) -> Iterator[Any]:
+def _unknown_names(tokenizer: Any, file: Path) -> Iterator[Any]:
     yield getattr(tokenizer.model, "unk_token", None)
-    settings = json.loads(tokenizer.to_str())["model"]
+    # Not the library's text of it, which takes four bytes for each id up to the largest.
+    settings = json.loads(file.read_bytes())["model"]
     yield settings.get("unk_token")
     if isinstance(number := settings.get("unk_id"), int):  # a Unigram model names it by its place
         yield tokenizer.id_to_token(number)
