@@ -22,6 +22,9 @@ class SlowNetwork:
     round_trip_seconds: float
     bytes_per_second: float
     """Towards the client; all connections share it."""
+    bind: str = "127.0.0.1"
+    bind_port: int = 0
+    """0 = a free one."""
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
     _free_at: float = 0.0
 
@@ -31,7 +34,7 @@ class SlowNetwork:
         self._loop = asyncio.new_event_loop()
         thread = threading.Thread(target=self._loop.run_forever, name="slow-network", daemon=True)
         thread.start()
-        server = self._call(asyncio.start_server(self._serve, "127.0.0.1", 0))
+        server = self._call(asyncio.start_server(self._serve, self.bind, self.bind_port))
         try:
             yield int(server.sockets[0].getsockname()[1])
         finally:
@@ -60,6 +63,9 @@ class SlowNetwork:
 
     def _call(self, work: Coroutine[Any, Any, Result]) -> Result:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+
+    async def _read(self, reader: asyncio.StreamReader) -> bytes:
+        return await reader.read(CHUNK_BYTES)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -96,7 +102,7 @@ class SlowNetwork:
         async def read() -> None:
             data = b"-"
             while data:
-                data = await reader.read(CHUNK_BYTES)
+                data = await self._read(reader)
                 delay_seconds = sending_seconds(len(data)) + self.round_trip_seconds / 2
                 await on_the_way.put((self._loop.time() + delay_seconds, data))
 
