@@ -5,8 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Collection
+from contextlib import suppress
+
+from redis import RedisError
 
 from rollcast.config.connections import Redis
+from rollcast.connections.redis import RedisAway
 from rollcast.rollouts.base import Outstanding
 from rollcast.rollouts.redis_trainer_queue import RedisTrainerQueue
 from testkit.chaos.fleet import RUN, Fleet
@@ -36,6 +40,10 @@ class ClaimWatch(threading.Thread):
         """None = not all within WATCH_SECONDS, or Redis could not be asked."""
 
     def run(self) -> None:
+        with suppress(RedisError, RedisAway):
+            self._watch()
+
+    def _watch(self) -> None:
         queue = RedisTrainerQueue(Redis(port=self._fleet.system.redis_port), RUN)
         former_owners = {
             claim.owner

@@ -30,8 +30,10 @@ DISK_BYTES = 512 << 20
 """Size of the run folder's disk: ten checkpoints of a tiny model. Filling it takes memory."""
 RECOVERY_SECONDS = 240.0
 """Deadline of any single event, on a busy machine. Without a step for longer the run hangs."""
-ORDERLY_CODES = (0, 1, 75, 76, 143)
-"""Exit codes of services that end by themselves: done, tried again, or at SIGTERM."""
+ORDERLY_CODES = (0, 1, 143)
+"""Exit codes of services that end by themselves: done, to be tried again, or at SIGTERM."""
+MAX_ENDS = 100
+"""Ends in one run after which it is given up: a service that cannot start ends once a second."""
 RUN = "chaos"
 
 
@@ -55,6 +57,7 @@ class Fleet:
         self.has_small_disk = False
         self._struck: set[str] = set()
         self._log_sizes: dict[str, int] = {}
+        self._started_at: dict[str, float] = {}
         self._mirrored_at = 0.0
         self._opened = ExitStack()
         folder.mkdir(parents=True, exist_ok=True)
@@ -128,7 +131,12 @@ class Fleet:
             "trainer": lambda: system.start_service(
                 "trainer",
                 "trainer.launch",
-                [*config, "--ranks", ranks, "--main-port", str(free_port("127.0.0.1"))],
+                [
+                    *config,
+                    "--resume",
+                    f"--ranks={ranks}",
+                    f"--main-port={free_port('127.0.0.1')}",
+                ],
             ),
         }
         for service in ("forecaster", "autoscaler", "grader"):
@@ -163,19 +171,26 @@ class Fleet:
     def _start(self, name: str) -> None:
         log = self.folder / f"{name}.log"
         self._log_sizes[name] = log.stat().st_size if log.exists() else 0
+        self._started_at[name] = time.monotonic()
         self._starters()[name]()
 
     def expect_end(self, name: str) -> None:
         """The next end of this service is a fault's."""
         self._struck.add(name)
 
+    def forget_expected_ends(self) -> None:
+        """The run works again: a later end is its own."""
+        self._struck.clear()
+
     def tick(self) -> None:
         """Start again what has ended, and put proxies before new listeners of the trainer."""
         for name, process in list(self.system.processes.items()):
             code = process.poll()
-            if code is None or name in self.held_down:
+            is_paused = time.monotonic() - self._started_at.get(name, 0.0) < 1.0
+            if code is None or is_paused or name in self.held_down:
                 continue
             self._note_end(name, code)
+            assert len(self.ends) <= MAX_ENDS, f"services ended {MAX_ENDS} times, {name} last"
             self._start(name)
         # Finding listeners takes milliseconds; a generator tries to join for a minute
         if self.kind != "store" and time.monotonic() - self._mirrored_at > 0.5:

@@ -23,12 +23,19 @@ DAMAGED_BYTES = 64
 
 
 def seconds_until_work_goes_on(fleet: Fleet) -> float:
-    """From now until the trainer's next line about tasks."""
+    """From the moment when Redis answers until the trainer's next line about tasks."""
+    fleet.wait(lambda: _answers(fleet), "an answer of Redis")
     began = time.monotonic()
     file = fleet.run_folder / "tasks.jsonl"
     size = file.stat().st_size
     fleet.wait(lambda: file.stat().st_size > size, "a task's next line after Redis was back")
     return time.monotonic() - began
+
+
+def _answers(fleet: Fleet) -> bool:
+    with suppress(redis.RedisError), fleet.redis() as client:
+        return bool(client.ping())
+    return False
 
 
 def strike_redis(fleet: Fleet, fault: Fault) -> Effect:
@@ -54,7 +61,7 @@ def _refuse(fleet: Fleet, fault: Fault) -> Effect:
                     snapshot.unlink()
                 snapshot.mkdir()
                 client.config_set("save", "3600 1")
-                client.bgsave()
+                client.bgsave(schedule=True)
         fleet.sleep(fault.seconds)
         refused = _refusals(client, fault.kind) - before
         match fault.kind:
@@ -65,7 +72,7 @@ def _refuse(fleet: Fleet, fault: Fault) -> Effect:
             case _:
                 snapshot.rmdir()
                 client.config_set("save", "")
-                client.bgsave()
+                client.bgsave(schedule=True)
     return Effect(refused > 0, f"{refused} commands were refused with {fault.kind}")
 
 
