@@ -280,7 +280,7 @@ class Fleet:
                 rank = int(target.removeprefix("trainer "))
                 return sorted(process.children(), key=psutil.Process.create_time)[rank]
             if target.endswith(" engine"):
-                return _first(children, "VLLM::EngineCore")
+                return find_engine(children)
             if target == "fork server":
                 return _first(children, "python_processes.fork_server")
             if target == "environment":
@@ -290,6 +290,18 @@ class Fleet:
                 return _first(children, "harness_program.py")
             return process
         return None
+
+
+def find_engine(children: list[psutil.Process]) -> psutil.Process | None:
+    """The engine's process among those of a generator: its KV cache is most of their memory.
+
+    One that is forked has its parent's name and arguments.
+    """
+    sizes = {}
+    for process in children:
+        with suppress(psutil.Error):
+            sizes[process] = process.memory_info().rss
+    return max(sizes, key=sizes.__getitem__) if sizes else None
 
 
 def _first(processes: list[psutil.Process], words: str) -> psutil.Process | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import yaml
 
-from testkit.chaos.fleet import ORDERLY_CODES, Fleet
+from testkit.chaos.fleet import ORDERLY_CODES, Fleet, find_engine
 from testkit.forked_programs import ForkedPrograms
 from testkit.system.command import read_output, rollcast, services
 
@@ -86,7 +86,5 @@ class UpFleet(Fleet):
             process = services(up, self.folder).get(SERVICES.get(name, name))
             if process is None or not target.endswith(" engine"):
                 return process
-            for child in process.children(recursive=True):
-                if "VLLM::EngineCore" in " ".join(child.cmdline()):
-                    return child
+            return find_engine(process.children(recursive=True))
         return None
