@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -39,20 +38,17 @@ def strike_network(fleet: Fleet, fault: Fault) -> Effect:
 
 
 def fill_disk(fleet: Fleet, fault: Fault) -> Effect:
+    """The trainer ends when a line of its records is refused, and is started until it succeeds."""
     if not fleet.has_small_disk:
         return Effect(False, "no disk could be mounted")
-    sizes = {file: file.stat().st_size for file in fleet.run_folder.glob("*.jsonl")}
+    num_ends = len(fleet.ends)
     filler = fill(fleet.run_folder, but_bytes=0)
-    began_full = os.statvfs(fleet.run_folder).f_bavail == 0
-    step = fleet.metric("trainer", "rollcast_trainer_step")
-    fleet.sleep(fault.seconds)
-    made = fleet.metric("trainer", "rollcast_trainer_step") - step
-    # Its page counts the steps whose lines the disk refused
-    missing = [file.name for file, size in sizes.items() if file.stat().st_size - size < 4096]
-    filler.unlink()
-    return Effect(
-        began_full and bool(missing), f"full for {made:.0f} steps; hardly grew: {sorted(missing)}"
-    )
+    try:
+        fleet.sleep(fault.seconds)
+    finally:
+        filler.unlink()
+    ended = sorted({end["name"] for end in fleet.ends[num_ends:]})
+    return Effect(bool(ended), f"refused a write of: {', '.join(ended) or 'no process'}")
 
 
 def terminate_in_phase(fleet: Fleet, fault: Fault) -> Effect:
