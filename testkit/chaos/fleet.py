@@ -104,8 +104,9 @@ class Fleet:
             pair: network.open(pair, system.redis_port, is_mirror=False)
             for pair in ("redis-trainer", "redis-generators")
         }
-        rpc_port = network.open("rpc", system.settings["rpc"]["port"])
-        given = system.settings
+        network.open("rpc", system.settings["rpc"]["port"])
+        # The trainer tells generators the same host for the rendezvous of weight groups
+        given = system.settings | {"rpc": system.settings["rpc"] | {"host": PROXIED_HOST}}
         trainer = given | {"redis": {"port": ports["redis-trainer"]}}
         system.config.write_text(yaml.safe_dump(trainer))
         for name in GENERATORS:
@@ -114,7 +115,6 @@ class Fleet:
                 network.open("endpoint", generator["http_port"])
             settings = given | {
                 "redis": {"port": ports["redis-generators"]},
-                "rpc": {"host": PROXIED_HOST, "port": rpc_port},
                 "generator": generator,
             }
             (self.folder / f"{name}.yaml").write_text(yaml.safe_dump(settings))
