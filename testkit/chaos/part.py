@@ -7,9 +7,12 @@ import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
+from subprocess import SubprocessError
 from typing import Any
 
 import httpx
+import psutil
+from redis import RedisError
 
 from rollcast.connections.port_files import port_file, read_port
 from testkit.chaos.checker import (
@@ -72,7 +75,7 @@ def run_part(
                 raise
             finally:
                 _keep_books(fleet)
-    except (HangError, AssertionError, OSError) as error:
+    except (HangError, AssertionError, OSError, SubprocessError) as error:
         record["hang" if isinstance(error, HangError) else "failed"] = str(error)[:2000]
     record["not made"] = [fault.name for fault in plan.faults[len(made) :]]
     record["ends"] = fleet.ends
@@ -123,7 +126,8 @@ def _make(fleet: Fleet, fault: Fault, made: list[dict[str, Any]]) -> None:
         step = fleet.system.last_step
         try:
             effect = strike(fleet, fault)
-        except AssertionError as error:  # a helper of tests: no task was held, no server came
+        except (AssertionError, RedisError, psutil.Error) as error:
+            # No task was held, no server came, or a process was gone
             effect = Effect(False, str(error)[:200])
         finally:
             entry["ended"] = time.time()
