@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,15 @@ def check(
     size = (folder / "tasks.jsonl").stat().st_size
     last = LastPage(text, size, max(line["at"] for line in steps) + 1.0)
     return check_run(folder, last, faults, lag=LAG)
+
+
+def test_the_accountant_imports_nothing_of_rollcast() -> None:
+    code = (
+        "import sys, testkit.chaos.checker; "
+        "assert not [name for name in sys.modules if name.split('.')[0] == 'rollcast']"
+    )
+    root = Path(__file__).parents[2]
+    subprocess.run([sys.executable, "-c", code], cwd=root, check=True, timeout=60)
 
 
 def test_a_run_without_a_violation(tmp_path: Path) -> None:
