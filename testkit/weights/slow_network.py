@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -75,11 +75,12 @@ class SlowNetwork:
             return
         self._writers |= {writer, server_writer}
         try:
-            await asyncio.gather(
-                self._forward(reader, server_writer, lambda length: 0.0),
-                self._forward(server_reader, writer, self._sending_seconds),
-                return_exceptions=True,
-            )
+            with suppress(asyncio.CancelledError):  # at `_end`, which waits for this task
+                await asyncio.gather(
+                    self._forward(reader, server_writer, lambda length: 0.0),
+                    self._forward(server_reader, writer, self._sending_seconds),
+                    return_exceptions=True,
+                )
         finally:
             self._writers -= {writer, server_writer}
             writer.transport.abort()
