@@ -29,5 +29,5 @@ def test_the_first_service_makes_a_folder_that_others_cannot_read(
 def test_a_full_disk_is_one_sentence_and_may_pass(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 1 << 20) as disk:
         fill(disk, but_bytes=0)
-        with pytest.raises(PassingError, match="No space left on device.*; free space or fix"):
+        with pytest.raises(PassingError, match=r"No space left on device.*; free space or fix"):
             publish_port(disk / "run", "trainer", 8123)
