@@ -40,7 +40,7 @@ class ClaimWatch(threading.Thread):
         """None = not all within WATCH_SECONDS, or Redis could not be asked."""
 
     def run(self) -> None:
-        with suppress(RedisError, RedisAway):
+        with suppress(RedisError, *RedisAway):
             self._watch()
 
     def _watch(self) -> None:

@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from subprocess import SubprocessError
 from typing import Any
@@ -138,7 +139,7 @@ def _make(fleet: Fleet, fault: Fault, made: list[dict[str, Any]]) -> None:
             "measured": {name: round(value, 2) for name, value in effect.seconds.items()},
         }
         wanted = step + STEPS_BETWEEN_FAULTS
-        fleet.wait(lambda wanted=wanted: fleet.works(wanted), f"step {wanted} after {fault.name}")
+        fleet.wait(partial(fleet.works, wanted), f"step {wanted} after {fault.name}")
         entry["recovered_seconds"] = round(time.time() - entry["ended"], 1)
         fleet.forget_expected_ends()
     print(json.dumps(entry), flush=True)

@@ -122,7 +122,7 @@ def test_tasks_that_these_faults_made_fail_are_reported_apart() -> None:
 
 
 def test_work_after_an_outage_is_compared_with_what_was_dispatched_since_the_checkpoint() -> None:
-    lines = [
+    lines: Lines = [
         {"what": "dispatched", "tasks": [1, 2]},
         {"what": "used", "tasks": [1]},
         {"what": "checkpoint", "version": "1.5"},
