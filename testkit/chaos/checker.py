@@ -42,7 +42,7 @@ class Violations:
     hangs: list[float] = field(default_factory=list)
     """Seconds without a step that no fault explains."""
     disagreements: list[str] = field(default_factory=list)
-    """Where the metrics page and the files differ."""
+    """Differences between the metrics page and the files."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -88,7 +88,7 @@ def hangs(times: Iterable[float], faults: Sequence[tuple[float, float]]) -> list
     ordered = sorted(times)
     quiet = []
     for earlier, later in pairwise(ordered):
-        # A fault that ends in the gap explains what was before its end
+        # A fault that ends in the gap explains the time before its end
         ends = [end for begin, end in faults if begin < later and end > earlier]
         quiet.append(later - min(later, max([earlier, *ends])))
     return [round(seconds, 1) for seconds in quiet if seconds > QUIET_SECONDS]
@@ -148,8 +148,8 @@ def given_up(lines: list[dict[str, Any]], held_at_faults: Sequence[int]) -> dict
 
 
 def redone_after_outages(lines: list[dict[str, Any]]) -> list[dict[str, int]]:
-    """For each restart of the trainer: tasks that were dispatched since the checkpoint, those of
-    them that had an outcome, and tasks from before the checkpoint that were redone until the next
+    """Counts of each restart of the trainer: tasks that were dispatched since the checkpoint,
+    those of them that had an outcome, and tasks from before the checkpoint that were redone until the next
     checkpoint or restart.
     """
     outages = []

@@ -28,7 +28,7 @@ def outstanding(fleet: Fleet) -> Outstanding:
 
 
 class ClaimWatch(threading.Thread):
-    """From a fault on: `seconds` until the last of these tasks has another owner or an end."""
+    """Measures how soon after a fault the last of these tasks has another owner or an end."""
 
     def __init__(self, fleet: Fleet, held: Collection[int], owner: str) -> None:
         super().__init__(daemon=True, name="claim-watch")

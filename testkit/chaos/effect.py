@@ -1,4 +1,4 @@
-"""Whether a fault took effect, and what was measured of it."""
+"""Whether a fault took effect, with its measurements."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class Fleet:
             for pair in ("redis-trainer", "redis-generators")
         }
         network.open("rpc", system.settings["rpc"]["port"])
-        # The trainer tells generators the same host for the rendezvous of weight groups
+        # Generators get the same host for the rendezvous of weight groups
         given = system.settings | {"rpc": system.settings["rpc"] | {"host": PROXIED_HOST}}
         trainer = given | {"redis": {"port": ports["redis-trainer"]}}
         system.config.write_text(yaml.safe_dump(trainer))
@@ -183,7 +183,7 @@ class Fleet:
         self._struck.clear()
 
     def tick(self) -> None:
-        """Start again what has ended, and put proxies before new listeners of the trainer."""
+        """Start ended services again, and put proxies before new listeners of the trainer."""
         for name, process in list(self.system.processes.items()):
             code = process.poll()
             is_paused = time.monotonic() - self._started_at.get(name, 0.0) < 1.0
@@ -231,7 +231,7 @@ class Fleet:
             time.sleep(0.05)
 
     def sleep(self, seconds: float) -> None:
-        """Let a fault last; what it ends is started again meanwhile."""
+        """Let a fault last; services that it ends are started again meanwhile."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self.tick()
@@ -250,7 +250,7 @@ class Fleet:
         return self.system.last_step >= step and count_joined(self.system) == len(GENERATORS)
 
     def page(self, service: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-        """The samples of a metrics page; empty while there is none."""
+        """The samples of a metrics page; empty while it cannot be read."""
         with suppress(httpx.HTTPError, OSError, ValueError):
             return self.system.metrics(service)
         return {}
@@ -272,7 +272,7 @@ class Fleet:
         return target.removesuffix(" engine")
 
     def find(self, target: str) -> psutil.Process | None:
-        """The process of a target, or None while there is none."""
+        """The process of a target; None = it is not there."""
         with suppress(psutil.Error, KeyError, IndexError):
             process = psutil.Process(self.system.processes[self.owner(target)].pid)
             children = process.children(recursive=True)

@@ -85,7 +85,7 @@ class Network:
         return proxy_port
 
     def mirror_listeners(self, pair: str, process: psutil.Process) -> None:
-        """Open a proxy for each port on which the process listens and that has none."""
+        """Open a proxy for each new port on which the process listens."""
         with suppress(psutil.Error, OSError):
             for connection in process.net_connections(kind="tcp4"):
                 is_listener = connection.status == psutil.CONN_LISTEN

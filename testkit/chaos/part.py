@@ -69,7 +69,7 @@ def run_part(
             try:
                 _make_all(fleet, plan, made, began + 60.0 * minutes, record)
             except (HangError, AssertionError):
-                # The run is over: what it does after a hang says nothing about later faults
+                # The run is over: after a hang it says nothing about later faults
                 size = (fleet.run_folder / "tasks.jsonl").stat().st_size
                 with suppress(AssertionError, LookupError, ValueError):
                     record |= _judge(fleet, made, LastPage("", size, time.time()))
@@ -118,7 +118,7 @@ def _keep_books(fleet: Fleet) -> None:
 
 
 def _make(fleet: Fleet, fault: Fault, made: list[dict[str, Any]]) -> None:
-    """Strike until it took effect, wait until the run works again; what was made is added."""
+    """Strike until it took effect, wait until the run works again, and add an entry."""
     entry: dict[str, Any] = {"kind": fault.kind, "target": fault.target, "phase": fault.phase}
     entry |= {"lasts": fault.seconds, "attempts": 0, "took": False, "began": time.time()}
     made.append(entry)

@@ -23,7 +23,7 @@ DAMAGED_BYTES = 64
 
 
 def seconds_until_work_goes_on(fleet: Fleet) -> float:
-    """From the moment when Redis answers until the trainer's next line about tasks."""
+    """Seconds between an answer of Redis and the trainer's next line about tasks."""
     fleet.wait(lambda: _answers(fleet), "an answer of Redis")
     began = time.monotonic()
     file = fleet.run_folder / "tasks.jsonl"
