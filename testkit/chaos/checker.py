@@ -148,9 +148,9 @@ def given_up(lines: list[dict[str, Any]], held_at_faults: Sequence[int]) -> dict
 
 
 def redone_after_outages(lines: list[dict[str, Any]]) -> list[dict[str, int]]:
-    """Counts of each restart of the trainer: tasks that were dispatched since the checkpoint,
-    those of them that had an outcome, and tasks from before the checkpoint that were redone until the next
-    checkpoint or restart.
+    """Counts of each restart of the trainer: tasks that were dispatched since the checkpoint, and
+    those of them that had an outcome; tasks from before the checkpoint that were redone until the
+    next checkpoint or restart.
     """
     outages = []
     for number, line in enumerate(lines):
