@@ -103,8 +103,8 @@ def judge(figures: dict[str, Any]) -> dict[str, bool]:
             "made again", 0
         )
         <= outages.get("dispatched since the checkpoint", 0),
-        "every failure of an environment is named": all(
-            episodes["every failure is named"] for episodes in figures["episodes"]
+        "each kind of failure of an environment is named": all(
+            not episodes["kinds_not_seen"] for episodes in figures["episodes"]
         ),
         **{
             f"{name} within {limit:.0f} s": measured[name]["longest"] <= limit

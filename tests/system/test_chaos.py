@@ -34,5 +34,5 @@ def test_nothing_is_lost_or_used_twice_and_every_failure_is_named(
     assert figures["tasks_by_outcome"]["used"] > 20
     assert figures["given_up"]["otherwise"] == 0
     (episodes,) = figures["episodes"]
-    assert episodes["every failure is named"]
+    assert episodes["kinds_not_seen"] == []
     assert episodes["audit_of_groups"]["settled groups compared"] > 20
