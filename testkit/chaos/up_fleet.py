@@ -14,8 +14,8 @@ from testkit.forked_programs import ForkedPrograms
 from testkit.system.command import read_output, rollcast, services
 
 UP = "up"
-SERVICES = {"g0": "generator-0", "g1": "generator-1"}
-"""Targets of faults whose services have other names here."""
+SERVICES = {"g0": "generator-0", "g1": "generator-1", "trainer 0": "trainer None"}
+"""Targets of faults whose services have other names here; a single rank has no number."""
 
 
 class UpFleet(Fleet):
