@@ -75,9 +75,10 @@ def _lose_generator(fleet: Fleet, fault: Fault) -> Effect:
         fleet.wait(lambda: not watch.is_alive(), "an end of the watch")
         name = "killed: tasks claimed"
     else:
+        # Later it may be gone: a generator whose engine is frozen ends itself, and that engine
+        is_stopped = process.status() == psutil.STATUS_STOPPED
         _resume(others)
         fleet.sleep(fault.seconds)
-        is_stopped = process.is_running() and process.status() == psutil.STATUS_STOPPED
         # A fenced generator ends itself or comes back as another one
         fleet.expect_end(owner)
         joined = count_joined(fleet.system)
@@ -93,13 +94,14 @@ def _lose_generator(fleet: Fleet, fault: Fault) -> Effect:
 
 
 def _stop(fleet: Fleet, process: psutil.Process, seconds: float) -> Effect:
-    process.suspend()
-    fleet.sleep(seconds)
-    with suppress(psutil.Error):
+    try:
+        process.suspend()
         is_stopped = process.status() == psutil.STATUS_STOPPED
-        process.resume()
-        return Effect(is_stopped, f"it was stopped for {seconds:.1f} s")
-    return Effect(False, "it ended while it was stopped")
+    except psutil.Error:
+        return Effect(False, "it ended before")
+    fleet.sleep(seconds)
+    _resume([process])
+    return Effect(is_stopped, f"it was stopped for {seconds:.1f} s")
 
 
 def _slow_down(fleet: Fleet, process: psutil.Process, fault: Fault) -> Effect:
