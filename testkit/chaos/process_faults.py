@@ -96,6 +96,8 @@ def _lose_generator(fleet: Fleet, fault: Fault) -> Effect:
 def _stop(fleet: Fleet, process: psutil.Process, seconds: float) -> Effect:
     try:
         process.suspend()
+        # All of its threads are stopped a moment later
+        time.sleep(0.2)
         is_stopped = process.status() == psutil.STATUS_STOPPED
     except psutil.Error:
         return Effect(False, "it ended before")
