@@ -62,6 +62,8 @@ class UpFleet(Fleet):
         self._struck.discard(UP)
         # 130: at Ctrl-C; 143: at SIGTERM
         is_orderly = code in (*ORDERLY_CODES, 130) and "Traceback" not in text
+        # Services of a killed `up` end a moment after it; a user tries again
+        is_orderly |= "is running it; stop that one" in text
         self.ends.append(
             {
                 "name": UP,
