@@ -14,7 +14,8 @@ def draw(records: list[dict[str, Any]], path: Path) -> None:
 
     figure, axis = pyplot.subplots(figsize=(10, 1 + 0.5 * len(records)))
     kinds = sorted({fault["kind"] for record in records for fault in record["faults"]})
-    colours = {kind: f"C{number % 10}" for number, kind in enumerate(kinds)}
+    palette = pyplot.get_cmap("tab20")
+    colours = {kind: palette(number % 20) for number, kind in enumerate(kinds)}
     for row, record in enumerate(records):
         faults = [fault for fault in record["faults"] if fault["took"]]
         for fault in faults:
