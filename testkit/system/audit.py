@@ -15,12 +15,15 @@ SETTLED = ("used", "filtered", "dead", "stale")
 EPISODE_ENDS = {"answered", "done", "tokens", "turns", "seconds", "failed"}
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
+def read_lines(path: Path, num_bytes: int = -1) -> list[dict[str, Any]]:
     """Every whole line that has ended; those that a kill or a full disk tore are left out, counted
-    and reported.
+    and reported. `num_bytes`: of the file's beginning alone; -1 = all.
     """
     lines, torn = [], 0
-    for line in path.read_text().split("\n")[:-1] if path.exists() else []:
+    text = (
+        path.read_bytes()[: None if num_bytes < 0 else num_bytes].decode() if path.exists() else ""
+    )
+    for line in text.split("\n")[:-1]:
         try:
             lines.append(json.loads(line))
         except ValueError:
@@ -53,9 +56,9 @@ def tasks_of(lines: list[dict[str, Any]], *events: str) -> list[int]:
     return [task for line in lines if line["what"] in events for task in line["tasks"]]
 
 
-def check_nothing_was_left_behind(lines: list[dict[str, Any]], lag: int) -> None:
-    """Whatever was dispatched before the last k steps (and two for the way to a generator) was
-    settled, however long.
+def never_settled(lines: list[dict[str, Any]], lag: int) -> list[int]:
+    """Tasks without an outcome that were dispatched before the last k steps (and two for the way to
+    a generator), however long they were.
 
     Batches without an update make no step, so steps are what counts.
     """
@@ -63,22 +66,37 @@ def check_nothing_was_left_behind(lines: list[dict[str, Any]], lag: int) -> None
     steps = {line["step"]: i for i, line in enumerate(kept_lines) if line["what"] == "step"}
     cut = steps[max(steps) - lag - 2]
     dispatched = set(tasks_of(kept_lines[:cut], "dispatched"))
-    settled = set(tasks_of(kept_lines, *SETTLED))
     assert len(dispatched) > 0
-    assert dispatched <= settled, f"never settled: {sorted(dispatched - settled)}"
+    return sorted(dispatched - set(tasks_of(kept_lines, *SETTLED)))
+
+
+def check_nothing_was_left_behind(lines: list[dict[str, Any]], lag: int) -> None:
+    """See `never_settled`."""
+    lost = never_settled(lines, lag)
+    assert not lost, f"never settled: {lost}"
+
+
+def settled_twice(lines: list[dict[str, Any]]) -> list[int]:
+    settled = Counter(tasks_of(surviving_lines(lines), *SETTLED))
+    return sorted(task for task, count in settled.items() if count > 1)
 
 
 def check_every_task_once(lines: list[dict[str, Any]]) -> dict[str, int]:
     """Every dispatched task is settled at most once; returns the number of tasks by outcome, `open`
     for the rest.
     """
+    twice = settled_twice(lines)
+    assert not twice, f"settled more than once: {twice}"
+    return outcomes_of_tasks(lines)
+
+
+def outcomes_of_tasks(lines: list[dict[str, Any]]) -> dict[str, int]:
+    """The number of tasks by outcome in the surviving history, `open` for the rest."""
     kept_lines = surviving_lines(lines)
     dispatched = Counter(tasks_of(kept_lines, "dispatched"))
-    settled = Counter(tasks_of(kept_lines, *SETTLED))
+    settled = set(tasks_of(kept_lines, *SETTLED))
     assert dispatched.total() == len(dispatched), "a sequence was given out twice"
-    assert settled.keys() <= dispatched.keys(), "a task was settled that was never dispatched"
-    twice = [task for task, count in settled.items() if count > 1]
-    assert not twice, f"settled more than once: {twice}"
+    assert settled <= dispatched.keys(), "a task was settled that was never dispatched"
     outcomes = {event: len(tasks_of(kept_lines, event)) for event in SETTLED}
     outcomes["open"] = len(dispatched) - len(settled)
     return {event: count for event, count in outcomes.items() if count or event == "open"}

@@ -28,7 +28,7 @@ NAMED = {
     "processes": "its processes were ended: it",
     "rubbish": "its process sent a message of 1213486160 bytes",
     "no reward": "gave no reward",
-    "odd reward": "could not convert string to float",
+    "odd reward": "a reward is a number, not str",
 }
 """By mischief: a pattern of the sentence in which an episode that is given up for it says so."""
 SURVIVED = ("hang", "10 MB", "leaks")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +50,12 @@ class Recorder(threading.Thread):
         )
         with redis.Redis(port=self._system.redis_port) as client:
             while not self.stopped:
-                for stream, entries in client.xread(places, block=200):
+                try:
+                    answer = client.xread(places, block=200)
+                except redis.RedisError:  # a fault of Redis; the client connects again
+                    time.sleep(0.2)
+                    continue
+                for stream, entries in answer:
                     places[stream.decode()] = entries[-1][0]
                     for entry_id, fields in entries:
                         if stream.decode() == self._keys.rollouts:

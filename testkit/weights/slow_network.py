@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -22,6 +22,9 @@ class SlowNetwork:
     round_trip_seconds: float
     bytes_per_second: float
     """Towards the client; all connections share it."""
+    bind: str = "127.0.0.1"
+    bind_port: int = 0
+    """0 = a free one."""
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
     _free_at: float = 0.0
 
@@ -31,7 +34,7 @@ class SlowNetwork:
         self._loop = asyncio.new_event_loop()
         thread = threading.Thread(target=self._loop.run_forever, name="slow-network", daemon=True)
         thread.start()
-        server = self._call(asyncio.start_server(self._serve, "127.0.0.1", 0))
+        server = self._call(asyncio.start_server(self._serve, self.bind, self.bind_port))
         try:
             yield int(server.sockets[0].getsockname()[1])
         finally:
@@ -61,6 +64,9 @@ class SlowNetwork:
     def _call(self, work: Coroutine[Any, Any, Result]) -> Result:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
 
+    async def _read(self, reader: asyncio.StreamReader) -> bytes:
+        return await reader.read(CHUNK_BYTES)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -69,11 +75,12 @@ class SlowNetwork:
             return
         self._writers |= {writer, server_writer}
         try:
-            await asyncio.gather(
-                self._forward(reader, server_writer, lambda length: 0.0),
-                self._forward(server_reader, writer, self._sending_seconds),
-                return_exceptions=True,
-            )
+            with suppress(asyncio.CancelledError):  # at `_end`, which waits for this task
+                await asyncio.gather(
+                    self._forward(reader, server_writer, lambda length: 0.0),
+                    self._forward(server_reader, writer, self._sending_seconds),
+                    return_exceptions=True,
+                )
         finally:
             self._writers -= {writer, server_writer}
             writer.transport.abort()
@@ -96,7 +103,7 @@ class SlowNetwork:
         async def read() -> None:
             data = b"-"
             while data:
-                data = await reader.read(CHUNK_BYTES)
+                data = await self._read(reader)
                 delay_seconds = sending_seconds(len(data)) + self.round_trip_seconds / 2
                 await on_the_way.put((self._loop.time() + delay_seconds, data))
 

@@ -26,6 +26,13 @@ class _RunFileLoader(yaml.SafeLoader):
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
+    def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
+        # The parser keeps a state or two for each level; PyYAML takes quadratic time for levels
+        if len(self.states) > 60:
+            raise RecursionError
+        node: yaml.Node | None = super().compose_node(parent, index)
+        return node
+
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
         seen_keys: set[str] = set()

@@ -5,6 +5,7 @@ folder.
 from pathlib import Path
 
 from rollcast.config.access_modes import FOLDER_MODE
+from rollcast.config.errors import refused_by_the_world
 
 
 def ports_folder(folder: Path) -> Path:
@@ -19,16 +20,23 @@ def port_file(folder: Path, service: str) -> Path:
 
 def publish_port(folder: Path, service: str, port: int) -> None:
     """Write the port a service listens on to the run folder, where local mode and the forecaster
-    find it.
+    find it. Raises UserError if that fails.
     """
     file = port_file(folder, service)
-    # One by one, because parents would be made with another mode; the first service of a cluster
-    # makes the run's folder
-    for path in (folder, file.parent):
-        path.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
     temporary = file.with_name(f".{service}.tmp")
-    temporary.write_text(f"{port}\n")
-    temporary.replace(file)
+    try:
+        # One by one, because parents would be made with another mode; the first service of a
+        # cluster makes the run's folder
+        for path in (folder, file.parent):
+            path.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+        temporary.write_text(f"{port}\n")
+        temporary.replace(file)
+    except OSError as error:
+        raise refused_by_the_world(
+            error,
+            f"folder: {file} cannot be written ({error.strerror}); free space or fix the "
+            "permissions, then start again",
+        ) from error
 
 
 def read_port(file: Path) -> int:

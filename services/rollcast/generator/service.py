@@ -106,7 +106,7 @@ def serve(config: RunConfig, name: str, index: int, *, park: bool) -> int:
     # The first process of a container ignores signals without a handler.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))
-    with EngineFork() as fork:
+    with EngineFork(listener) as fork:
         return asyncio.run(_serve(config, name, listener, fork, park=park))
 
 

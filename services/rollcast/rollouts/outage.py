@@ -139,7 +139,7 @@ class Outage:
             # Monotonic seconds at which the call began.
             self._since = state.start_time
         error = state.outcome.exception() if state.outcome else None
-        log.warning("redis is away; waiting for it", error=str(error))
+        log.warning("redis is away; waiting for it", error=str(error) or repr(error))
 
     def _end(self) -> None:
         with self._lock:

@@ -5,9 +5,9 @@ start, run once.
     the fork:                 import what the engine alone needs -> wait for the order
                               -> be vLLM's engine core
 
-It is made while the generator has one thread and no open files, because a fork of a process with
-threads may hang. vLLM itself would spawn a Python that imports everything again. The engine core
-spawns workers of a sharded engine as usual.
+It is made while the generator has one thread, because a fork of a process with threads may hang,
+and no open file but its listener, which the fork closes. vLLM itself would spawn a Python that
+imports everything again. The engine core spawns workers of a sharded engine as usual.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection
+from socket import socket
 from typing import Any
 
 from rollcast.generator.vllm import engine_warden
@@ -30,13 +31,16 @@ from rollcast.generator.vllm.engine_start import import_vllm
 class EngineFork:
     """A process that waits to become an engine core. It ends if this process ends before that."""
 
-    def __init__(self) -> None:
-        """Imports vLLM. Call it in the main thread, before any other thread is started."""
+    def __init__(self, listener: socket | None = None) -> None:
+        """Imports vLLM. Call it in the main thread, before any other thread is started.
+
+        listener: of the generator. The port of a killed one would stay taken until its engine ends.
+        """
         import_vllm()
         context = multiprocessing.get_context("fork")
         child_orders, self._orders = context.Pipe(duplex=False)
         self.process = context.Process(
-            target=_wait_for_order, args=(child_orders, self._orders), name="EngineCore"
+            target=_wait_for_order, args=(child_orders, self._orders, listener), name="EngineCore"
         )
         self.process.start()
         child_orders.close()
@@ -92,8 +96,10 @@ class _Context:
         return getattr(self._spawning, name)
 
 
-def _wait_for_order(orders: Connection, other_end: Connection) -> None:
+def _wait_for_order(orders: Connection, other_end: Connection, listener: socket | None) -> None:
     """Runs in the fork."""
+    if listener is not None:
+        listener.close()
     # The plug-in turns garbage collection on again after vLLM's imports.
     gc.disable()
     # Ctrl-C goes to the generator, which ends us.

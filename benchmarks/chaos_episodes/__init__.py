@@ -1,1 +1,0 @@
-"""Whether episodes are lost or used twice when generators and environments fail."""
