@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -24,7 +26,11 @@ def kernels() -> None:
 
     register()
     current_platform.import_kernels()
-    current_platform.register_triton_kernel_overrides()
+    with pytest.MonkeyPatch.context() as patch:
+        # vLLM looks through all modules, and stumbles over what another test has imported
+        for name in [name for name in sys.modules if name.startswith("llvmlite")]:
+            patch.delitem(sys.modules, name)
+        current_platform.register_triton_kernel_overrides()
 
 
 @pytest.mark.usefixtures("kernels")
