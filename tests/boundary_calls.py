@@ -35,6 +35,8 @@ NAMES = {
     "store": {"check", "get", "set", "wait", "delete_key", "list_keys", "add"},
 }
 """What waits for the other end, by the kind of what it is called on."""
+UNIQUE_NAMES = {"recv", "recv_into", "recvmsg", "recv_bytes", "recv_fds", "accept", "sendall"}
+"""Names that wait for the other end whatever they are called on."""
 STREAM_READS = {"read", "readline", "readexactly", "readuntil"}
 STREAM_WAITS = {"drain", "wait_closed", "receive"}
 QUEUES = {"Queue", "LifoQueue", "PriorityQueue", "JoinableQueue"}
@@ -51,13 +53,13 @@ TIMEOUT_PLACES = {
     **{"httpx2.AsyncClient": None, "aiohttp.ClientSession": None, "socket.create_connection": 1},
     **{"redis.Redis": None, "redis.asyncio.Redis": None, "sqlite3.connect": 1},
     **{"init_process_group": None, "new_group": None, "TCPStore": None, "rendezvous": None},
-    **{"flock": None, "lockf": None, "waitpid": None, "getaddrinfo": None},
+    **{"flock": None, "lockf": None, "waitpid": None, "waitid": None, "getaddrinfo": None},
 }
 """Which argument is the timeout, besides one of that name; None = no other. The longest name that
 the text of a call ends with counts."""
 CALLS = {
     *(name.rpartition(".")[2] for name in TIMEOUT_PLACES),
-    *(STREAM_READS | STREAM_WAITS | QUEUES | RPC_METHODS),
+    *(UNIQUE_NAMES | STREAM_READS | STREAM_WAITS | QUEUES | RPC_METHODS),
     *NAMES["socket"],
     *NAMES["pipe"],
     *NAMES["store"],
@@ -157,7 +159,7 @@ class Finder(ast.NodeVisitor):
         if name == "write" and owner.startswith("sys."):
             return False
         for kind in ("socket", "pipe"):
-            if name in NAMES[kind] and OWNERS[kind].search(owner):
+            if name in UNIQUE_NAMES or (name in NAMES[kind] and OWNERS[kind].search(owner)):
                 return not _has_timeout(call, None) and not self._sets_timeout()
         if target == "os.read":
             return not self._sets_timeout()
@@ -219,7 +221,11 @@ def _has_timeout(call: ast.Call, place: int | None) -> bool:
     ]
     if place is not None:
         values = [*values, *call.args[place : place + 1]]
-    return any(not (isinstance(value, ast.Constant) and value.value is None) for value in values)
+    # True: that a queue is to wait
+    return any(
+        not (isinstance(value, ast.Constant) and (value.value is None or value.value is True))
+        for value in values
+    )
 
 
 def calls_without_deadline(module: str, tree: ast.Module) -> list[BoundaryCall]:

@@ -5,6 +5,7 @@ Real servers and clients: test_real_openenv.py.
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import sys
 from pathlib import Path
@@ -54,9 +55,25 @@ async def test_an_adapter_that_hangs_is_replaced(tmp_path: Path) -> None:
         other = await made.acquire("echo")
         assert isinstance(other, OpenEnvSession)
         assert other.adapter is not session.adapter
-        with pytest.raises(EnvironmentFailedError, match="takes no connection"):
+        with pytest.raises(EnvironmentFailedError, match=r"takes no connection \(for 0.1 s"):
             await fill_socket(made)
         other.adapter.process.kill()
+
+
+async def test_more_episodes_begin_together_than_the_adapters_socket_holds(tmp_path: Path) -> None:
+    """In place of the adapter runs a program that is busy for a second."""
+    interpreter = tmp_path / "python"
+    interpreter.write_text(
+        f"#!{sys.executable}\nimport socket, sys, time\n"
+        "control = socket.socket(fileno=int(sys.argv[3]))\n"
+        "control.send(b'{}')\n"
+        "time.sleep(1)\n"
+        "while socket.recv_fds(control, 16, 1)[0]: pass\n"
+    )
+    interpreter.chmod(0o755)
+    async with environments(CLOSED_PORT, interpreter) as made:
+        sessions = await asyncio.gather(*(made.acquire("echo") for _ in range(400)))
+        assert len(set(sessions)) == 400
 
 
 async def fill_socket(made: EnvironmentsOfRun) -> None:

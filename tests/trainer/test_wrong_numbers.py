@@ -10,16 +10,25 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
-from rollcast.config.errors import EXIT_FAILED, FailedAgainError, WrongNumbersError
+from rollcast.config.errors import (
+    EXIT_FAILED,
+    EXIT_USER_ERROR,
+    FailedAgainError,
+    UserError,
+    WrongNumbersError,
+)
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.prometheus_reader import parse_page
 from rollcast.trainer.control.number_guard import WRONG_NUMBERS, NumberGuard
+from rollcast.trainer.control.progress import Progress
+from rollcast.trainer.control.state import SurvivingHistory
 from rollcast.trainer.learner import saving
 from rollcast.trainer.learner.checkpoint import DamagedCheckpoint
 from rollcast.trainer.learner.group import LearnerGroup
-from rollcast.trainer.learner.number_checks import odd_ranks
+from rollcast.trainer.learner.number_checks import distant_ranks, odd_ranks
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.wire.version import PolicyVersion
 from testkit.forked_programs import ForkedPrograms
@@ -125,6 +134,21 @@ def test_a_checkpoint_that_is_not_finite_counts_as_damaged(
         group.restore(newer)
     group.restore(older)
     assert all(bool(weight.to_local().isfinite().all()) for weight in group.learner.weights)
+    with pytest.raises(DamagedCheckpoint, match="its numbers are not finite"):
+        group.take_weights(newer)  # of another run, `model.from_run`
+
+
+def test_a_model_whose_weights_are_not_finite_is_the_users_mistake(
+    tmp_path: Path, ranks: Ranks
+) -> None:
+    make_tiny_model(tmp_path / "model", hidden=32, max_length=128)
+    file = tmp_path / "model/model.safetensors"
+    weights = load_file(file)
+    weights["model.norm.weight"][0] = math.nan
+    save_file(weights, file, {"format": "pt"})
+    with pytest.raises(UserError, match=r"^model\.path: .* not finite") as failed:
+        make_recorded_run(recorded_config(tmp_path / "model", tmp_path / "runs"), ranks)
+    assert failed.value.exit_code == EXIT_USER_ERROR
 
 
 def test_a_spike_is_clipped_and_counted(untied_model: Path, tmp_path: Path, ranks: Ranks) -> None:
@@ -145,12 +169,52 @@ def test_a_spike_is_clipped_and_counted(untied_model: Path, tmp_path: Path, rank
     assert exported(exporter, name) == 1
 
 
-@pytest.mark.parametrize("text", [b"", b"3", b"a b", b"[[[[", b"1 2 3", b"\xff \xfe"])
+@pytest.mark.parametrize("text", [b"", b"3", b"a b 0", b"[[[[", b"1 2", b"\xff \xfe \xfd"])
 def test_what_no_trainer_wrote_is_no_failure(text: bytes) -> None:
     queue = MemoryTrainerQueue(MemoryBroker())
     queue.set_state(WRONG_NUMBERS, text)
     error = WrongNumbersError("weights are not finite")
     assert NumberGuard(make_state(), queue, Exporter("r"), 1.0).judge(error) is error
+
+
+def fail(queue: TrainerQueue, incarnation: int, step: int) -> type[UserError]:
+    """Kind of error with which an incarnation ends that fails at this step."""
+    history = SurvivingHistory((), incarnation)
+    guard = NumberGuard(
+        make_state(history=history, progress=Progress(step=step)), queue, Exporter("r"), 1.0
+    )
+    return type(guard.judge(WrongNumbersError("weights are not finite")))
+
+
+def test_only_the_restart_right_after_a_failure_fails_again() -> None:
+    queue = MemoryTrainerQueue(MemoryBroker())
+    assert fail(queue, 1, 50) is WrongNumbersError
+    assert fail(queue, 2, 51) is WrongNumbersError  # further on
+    assert fail(queue, 3, 40) is FailedAgainError
+    # A user has resumed it with something changed, so that it has a restart once more.
+    assert fail(queue, 4, 40) is WrongNumbersError
+    # Number 5 went on and was stopped. A user has gone back to step 10, or begun another run.
+    assert fail(queue, 6, 10) is WrongNumbersError
+    assert fail(queue, 7, 10) is FailedAgainError
+
+
+@pytest.mark.parametrize(
+    ("values", "distant"),
+    [
+        ([1.0, 1.01, 1.02], []),
+        ([1.0, 1.0, 1.2], [2]),
+        ([1.0, 1.2], [0, 1]),
+        ([1.0, 1.0, math.nan], [2]),
+        ([1.0, -math.inf], [1]),
+        # On no rank: the weights are not finite, and no device is faulty
+        ([math.nan, math.nan], []),
+    ],
+)
+def test_a_rank_without_finite_logprobs_is_named_alone(
+    values: list[float], distant: list[int]
+) -> None:
+    logprobs = torch.tensor(values, dtype=torch.float64)[:, None].expand(-1, 63)
+    assert distant_ranks(logprobs) == distant
 
 
 @pytest.mark.parametrize(

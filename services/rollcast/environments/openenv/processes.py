@@ -139,17 +139,31 @@ class OpenEnvSessions:
         if self._idle:
             return self._idle.pop()
         assert self._adapter is not None
+        adapter_process = self._adapter
         generator_socket, adapter_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             with adapter_socket:
-                socket.send_fds(self._adapter.control, [CONNECT], [adapter_socket.fileno()])
+                await self._hand_over(adapter_socket, adapter_process)
         except OSError as error:
             generator_socket.close()
-            raise EnvironmentFailedError(f"its adapter takes no connection ({error})") from error
+            reason = str(error) or f"for {self._settings.reset_seconds:g} s"
+            raise EnvironmentFailedError(f"its adapter takes no connection ({reason})") from error
         reader, writer = await asyncio.open_connection(sock=generator_socket)
-        session = OpenEnvSession(self._settings, reader, writer, self._adapter)
+        session = OpenEnvSession(self._settings, reader, writer, adapter_process)
         self._live.add(session)
         return session
+
+    async def _hand_over(
+        self, adapter_socket: socket.socket, adapter_process: ServerProcess
+    ) -> None:
+        """Raises OSError, TimeoutError included."""
+        async with asyncio.timeout(self._settings.reset_seconds):
+            while True:
+                # The socket holds 278 connections, and more episodes may begin together.
+                with contextlib.suppress(BlockingIOError):
+                    socket.send_fds(adapter_process.control, [CONNECT], [adapter_socket.fileno()])
+                    return
+                await asyncio.sleep(0.05)
 
     async def release(self, session: OpenEnvSession, *, is_reusable: bool) -> None:
         """End its episode, and keep the connection for another if it works."""

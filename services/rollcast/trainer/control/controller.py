@@ -19,7 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from rollcast.config.errors import WrongNumbersError
+from rollcast.config.errors import UserError, WrongNumbersError
 from rollcast.recipe.schedule import Batch, PipelineState, Wait, WaitReason
 from rollcast.rollouts.errors import QueueAway
 from rollcast.runfolder import files
@@ -68,7 +68,10 @@ class Controller:
     # Start
 
     def start(self) -> int:
-        """Serve generators and publish the current weights; returns the gRPC port."""
+        """Serve generators and publish the current weights; returns the gRPC port.
+
+        Raises UserError if they are not finite.
+        """
         mark_format(self.state.folder)
         port = self._publisher.start()
         self._is_serving = True
@@ -78,7 +81,13 @@ class Controller:
             allocated_seconds=process_age_seconds(),
             start_up=self.state.progress.start_up,
         )
-        self._publish()
+        try:
+            self._publish()
+        except WrongNumbersError as error:
+            # Those of a checkpoint were looked at when it was read.
+            raise UserError(
+                "model.path: the model's weights are not finite; name a model whose weights are"
+            ) from error
         self._reporter.record_start()
         log.info("trainer ready", version=str(self.state.version), rpc_port=port)
         return port

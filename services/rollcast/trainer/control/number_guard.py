@@ -4,7 +4,7 @@ one batch whose gradient is not finite     no update, counted
 three of them in a row                     WrongNumbersError: weights or moments may be wrong
 weights that are not finite, ranks that differ (`learner.number_checks`)       the same
     -> the trainer ends; its restart goes on from the newest checkpoint
-    -> no step further than the failure before: FailedAgainError, and no restart
+    -> that restart fails no step further on: FailedAgainError, and no restart
 a gradient far above the usual             clipped like any other, counted
 """
 
@@ -24,7 +24,8 @@ from rollcast.trainer.control.state import TrainerState
 from rollcast.trainer.learner.step_sums import UpdateStats
 
 WRONG_NUMBERS = "wrong_numbers"
-"""Key of wire 1's state: step and Unix time of the newest failure."""
+"""Key of wire 1's state: step, Unix time and incarnation of the newest failure. Step -1: no restart
+followed, so that the next start is a user's, with something changed."""
 log = get_logger()
 
 
@@ -39,14 +40,20 @@ class NumberGuard:
     _norms: deque[float] = field(default_factory=lambda: deque(maxlen=64))
     """Gradient norms of the newest updates; empty after a restart."""
     _skipped_in_a_row: int = 0
+    _failed_step: float = -1.0
+    """Step of the failure that this incarnation is the restart after. -1 = there was none."""
 
     def __post_init__(self) -> None:
         # Before they count: a rise is seen from the second sample on.
         self._exporter.add(trainer_metrics.UPDATES_SKIPPED, 0)
         self._exporter.add(trainer_metrics.GRADIENT_SPIKES, 0)
-        self._earlier = _read_failure(self._queue)
-        if self._earlier is not None:
-            self._exporter.set(trainer_metrics.WRONG_NUMBERS, self._earlier[1])
+        if (failure := _read_failure(self._queue)) is not None:
+            step, at, incarnation = failure
+            self._exporter.set(trainer_metrics.WRONG_NUMBERS, at)
+            # An older one says nothing: a user has gone back to an older checkpoint since then, or
+            # begun another run of this name.
+            if incarnation == self._state.incarnation - 1:
+                self._failed_step = step
 
     def note(self, stats: UpdateStats) -> None:
         """After each update, made or skipped. Raises WrongNumbersError."""
@@ -80,20 +87,23 @@ class NumberGuard:
     def judge(self, error: WrongNumbersError) -> UserError:
         """Return the error that the trainer ends with, and note it for the next start."""
         step = self._state.progress.step
+        has_failed_again = step <= self._failed_step
+        noted_step = -1 if has_failed_again else step
+        failure = f"{noted_step} {time.time():.0f} {self._state.incarnation}"
         with suppress(QueueAway):
-            self._queue.set_state(WRONG_NUMBERS, f"{step} {time.time():.0f}".encode())
-        if self._earlier is None or step > self._earlier[0]:
+            self._queue.set_state(WRONG_NUMBERS, failure.encode())
+        if not has_failed_again:
             return error
         return FailedAgainError(
-            f"{error}. A restart came no step further than {step}: fix the cause, then go on with "
-            "--resume, or with --resume --step N from an older checkpoint"
+            f"{error}. A restart came no step further than {self._failed_step:.0f}: fix the cause, "
+            "then go on with --resume, or with --resume --step N from an older checkpoint"
         )
 
 
-def _read_failure(queue: TrainerQueue) -> tuple[float, float] | None:
-    """Step and time of the newest failure."""
+def _read_failure(queue: TrainerQueue) -> tuple[float, float, float] | None:
+    """Step, time and incarnation of the newest failure."""
     try:
-        step, at = map(float, (queue.get_state(WRONG_NUMBERS) or b"").split())
+        step, at, incarnation = map(float, (queue.get_state(WRONG_NUMBERS) or b"").split())
     except ValueError:  # there was none, or no trainer wrote this
         return None
-    return step, at
+    return step, at, incarnation

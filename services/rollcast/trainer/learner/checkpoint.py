@@ -118,8 +118,6 @@ def load_checkpoint(checkpoint: Place, learner: Learner) -> dict[str, Any]:
     ranks = learner.ranks
     tensors = state(learner)
     saved = _read(checkpoint, learner, tensors, weights_only=False)
-    is_finite = math.isfinite(sum_of_rows(tensors.values()).item())
-    _agree(checkpoint, learner, None if is_finite else ValueError("its numbers are not finite"))
     learner.updates = saved.updates
     for weight in learner.weights:
         # AdamW's count is the same for all weights, so that the checkpoint has it once.
@@ -199,6 +197,8 @@ def _read(
             # The caller makes a sentence of it (`told_what_did_not_fit`).
             raise MemoryError(str(refused)) from error
         failure = disk_failure(error) or ValueError("its tensors cannot be read")
+    if failure is None and not math.isfinite(sum_of_rows(tensors.values()).item()):
+        failure = ValueError("its numbers are not finite")
     _agree(checkpoint, learner, failure)
     return saved
 

@@ -74,11 +74,21 @@ def compare_ranks(learner: Learner, stats: UpdateStats) -> None:
             group = everyone[first::num_groups]
             _raise_for(part, odd_ranks(group, table[:, column].tolist().__getitem__))
     values = table[:, len(exact) :].contiguous().view(torch.float64)
-    distances = (values - values.quantile(0.5, dim=0)).abs().mean(dim=1)
+    _raise_for("log-probs of the same tokens", distant_ranks(values))
+
+
+def distant_ranks(logprobs: Tensor) -> list[int]:
+    """The ranks whose log-probs [ranks, tokens] are not those of the others.
+
+    No rank if none has finite ones: then the weights are not finite, which their publication says.
+    """
+    is_finite = logprobs.isfinite().all(dim=1)
+    if not is_finite.any():
+        return []
+    distances = (logprobs - logprobs[is_finite].quantile(0.5, dim=0)).abs().mean(dim=1)
     # The bound of the alert on two programs' mean gap, which one program with the same weights
     # stays far below, whatever the order of its sums. A comparison with NaN is false.
-    bound = STEP_BOUNDS["gap"]
-    _raise_for("log-probs of the same tokens", [r for r in everyone if not distances[r] <= bound])
+    return [rank for rank, distance in enumerate(distances) if not distance <= STEP_BOUNDS["gap"]]
 
 
 def _same_tokens(learner: Learner) -> Tensor:
