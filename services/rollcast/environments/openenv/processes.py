@@ -143,7 +143,7 @@ class OpenEnvSessions:
         generator_socket, adapter_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             with adapter_socket:
-                await self._hand_over(adapter_socket, adapter_process)
+                await self._pass_connection(adapter_socket, adapter_process)
         except OSError as error:
             generator_socket.close()
             reason = str(error) or f"for {self._settings.reset_seconds:g} s"
@@ -153,7 +153,7 @@ class OpenEnvSessions:
         self._live.add(session)
         return session
 
-    async def _hand_over(
+    async def _pass_connection(
         self, adapter_socket: socket.socket, adapter_process: ServerProcess
     ) -> None:
         """Raises OSError, TimeoutError included."""
