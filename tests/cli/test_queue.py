@@ -57,7 +57,7 @@ def queued_run(tmp_path: Path, server: Server) -> tuple[RunConfig, RedisTrainerQ
         await generator.publish(claimed, make_group(claimed, "generator-0"))
         trainer.dispatch([make_task(3)])
         for _ in range(3):
-            await generator.fail(await claim(), "its grader \x1b[31mhangs")
+            await generator.fail(await claim(), "its grader \x1b[31mhangs\ntask 3: waiting")
         trainer.dispatch([make_task(1)])
         await claim()
         trainer.dispatch([make_task(2)])
@@ -85,6 +85,8 @@ def test_a_queue_shows_its_tasks_and_why_others_left_it(tmp_path: Path, server: 
     assert [line.split() for line in shown.splitlines() if "every answer" in line] == [
         ["filtered", "1", "every", "answer", "right"]
     ]
+    shown = said(config.run_folder, "--task", 3)
+    assert [line[:13] for line in shown.splitlines() if line.startswith("task")] == ["task 3: dead,"]
     assert said(config.run_folder, "--task", 7).splitlines()[0] == "task 7 is not on the queue"
     assert said(config.run_folder, "--task", 7).splitlines()[2].endswith(" redone: overdue")
     report = json.loads(said(config.run_folder, "--json"))

@@ -248,7 +248,6 @@ def _marks(run_folder: Path) -> Iterator[TaskMark]:
 
 def _print_queue(report: dict[str, Any]) -> None:
     from rollcast.cli.report import show_table
-    from rollcast.config.printable import short_line
 
     tasks = report["tasks"]
     counts = Counter(row["state"] for row in tasks)
@@ -263,14 +262,14 @@ def _print_queue(report: dict[str, Any]) -> None:
         show_table(("task", ""), [(str(row["task"]), _in_words(row)) for row in claimed], ("",))
     if report["dead_entries"]:
         entries = [
-            (_at(row["at"]), row["task"], row["failures"], short_line(row["reason"], 300))
+            (_at(row["at"]), *(_shown(row[name]) for name in ("task", "failures", "reason")))
             for row in report["dead_entries"]
         ]
         show_table(("dead entries", "task", "failures", "reason"), entries, ("reason",))
     if report["outcomes"]:
         outcomes = [
             # The most frequent
-            (row["outcome"], str(row["tasks"]), row["reason"])
+            (row["outcome"], str(row["tasks"]), _shown(row["reason"]))
             for row in report["outcomes"][:20]
         ]
         show_table(("outcome", "tasks", "reason"), outcomes, ("reason",))
@@ -284,9 +283,9 @@ def _print_task(report: dict[str, Any], task: int) -> None:
     for mark in report["history"]:
         details = [mark.get("generator"), mark.get("reason")]
         said = ": ".join([mark["what"].replace("_", " "), *filter(None, details)])
-        say(f"{_at(mark.get('at'))} {said}")
+        say(f"{_at(mark.get('at'))} {_shown(said)}")
     for entry in report["dead_entries"]:
-        say(f"{_at(entry['at'])} entry of :dead: {entry['reason']}")
+        say(f"{_at(entry['at'])} entry of :dead: {_shown(entry['reason'])}")
 
 
 def _in_words(row: dict[str, Any]) -> str:
@@ -298,8 +297,15 @@ def _in_words(row: dict[str, Any]) -> str:
         idle = row["idle_seconds"]
         words.append("renewed " + ("?" if idle is None else f"{duration(idle)} ago"))
     if row["reason"]:
-        words.append(row["reason"])
+        words.append(_shown(row["reason"]))
     return ", ".join(words)
+
+
+def _shown(text: str) -> str:
+    """A reason may quote what a program wrote, line breaks too, and must not look like other rows."""
+    from rollcast.config.printable import short_line
+
+    return short_line(text, 300)
 
 
 def _at(unix_seconds: float | None) -> str:

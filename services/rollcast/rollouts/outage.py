@@ -86,7 +86,7 @@ class Outage:
     def call(self, command: Callable[[], _Result], make_groups: Callable[[], Any]) -> _Result:
         """Run a command until it gets through.
 
-        Raises QueueAway, and UserError if Redis refuses the user.
+        Raises QueueAway, and UserError if Redis refuses the user or a key has another type.
         """
 
         def once() -> _Result:
@@ -152,8 +152,8 @@ class Outage:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Raises QueueAway, and UserError if Redis refuses the user;
-        any success ends the outage.
+        """Raises QueueAway, and UserError if Redis refuses the user or a key has another type; any
+        success ends the outage.
         """
         try:
             yield
@@ -169,6 +169,12 @@ class Outage:
                 "role, which docs/kubernetes.md lists under Redis users"
             ) from error
         except Exception as error:
+            if "WRONGTYPE" in str(error):
+                raise UserError(
+                    f"redis: another program has replaced a key of the run ({error}); find the one "
+                    "that is no stream (or, of :inflight and :state, no hash) with TYPE and delete "
+                    "it (DEL): its tasks are then sampled again"
+                ) from error
             if not _is_away(error):
                 raise
             raise QueueAway(f"Redis took no command for {self._patience:.0f} s: {error}") from error
