@@ -86,7 +86,9 @@ def test_a_queue_shows_its_tasks_and_why_others_left_it(tmp_path: Path, server: 
         ["filtered", "1", "every", "answer", "right"]
     ]
     shown = said(config.run_folder, "--task", 3)
-    assert [line[:13] for line in shown.splitlines() if line.startswith("task")] == ["task 3: dead,"]
+    assert [line[:13] for line in shown.splitlines() if line.startswith("task")] == [
+        "task 3: dead,"
+    ]
     assert said(config.run_folder, "--task", 7).splitlines()[0] == "task 7 is not on the queue"
     assert said(config.run_folder, "--task", 7).splitlines()[2].endswith(" redone: overdue")
     report = json.loads(said(config.run_folder, "--json"))
@@ -102,6 +104,12 @@ def test_a_queue_shows_its_tasks_and_why_others_left_it(tmp_path: Path, server: 
     run_file = tmp_path / "on-a-cluster.json"
     write_resolved(config, run_file)
     assert json.loads(said(run_file, "--json"))["tasks"][0] == report["tasks"][0]
+    local_file = tmp_path / "local.yaml"  # its server says in the run folder where it listens
+    for redis in ("", "redis: {port: 0}"):
+        local_file.write_text(f"run: mine\nfolder: {tmp_path}\nmodel: {{path: m}}\n{redis}\n")
+        assert json.loads(said(local_file, "--json"))["tasks"][0] == report["tasks"][0]
+    (config.run_folder / "run.json").unlink()
+    assert f"RUN = {config.run_folder}: holds no run.json" in refusal("queue", str(local_file))
     trainer.close()
 
 

@@ -121,7 +121,9 @@ async def test_a_key_of_another_type_is_told_in_a_sentence(redis_server: Server,
             stolen.xadd(key, {"a": "b"})
         else:
             stolen.hset(key, "a", "b")
-    with pytest.raises(UserError, match=r"redis: .* replaced a key of the run .* delete it \(DEL\)"):
+    with pytest.raises(
+        UserError, match=r"redis: .* replaced a key of the run .* delete it \(DEL\)"
+    ):
         trainer.count_refused() if name == "state" else trainer.outstanding()
     if name != "rollouts":
         with pytest.raises(UserError, match="replaced a key of the run"):

@@ -179,7 +179,9 @@ async def test_a_record_that_names_no_entry_of_its_task_is_not_acted_on(
         client.hset(keys.inflight, "5", client.hget(keys.inflight, "6"))
         assert ends.repair("bury", 5).state == "damaged"
         assert ends.states() == {5: "waiting", 6: "waiting"}
-        client.hset(keys.inflight, "5", f"claimed 0 train {task_entry(client, keys, 5)} 0.0 1.000000 a")
+        client.hset(
+            keys.inflight, "5", f"claimed 0 train {task_entry(client, keys, 5)} 0.0 1.000000 a"
+        )
     assert ends.repair("requeue", 5).state == "damaged", "no generator has claimed it"
     assert ends.states() == {5: "waiting", 6: "waiting"}
 
@@ -191,7 +193,9 @@ async def test_texts_of_a_hostile_generator_are_cut_and_do_not_end_a_repair(
     keys = Keys(ends.run)
     with redis_server.client() as client:
         client.xreadgroup("generators", b"\xff\x1b[31m", {keys.tasks: ">"})
-        client.hset(keys.inflight, "5", f"claimed 0 train {task_entry(client, keys, 5)} 0.0 1.000000 a")
+        client.hset(
+            keys.inflight, "5", f"claimed 0 train {task_entry(client, keys, 5)} 0.0 1.000000 a"
+        )
         client.xadd(keys.dead, {name: name * 1_000_000 for name in "sapr"})
     (entry,) = ends.operator.look(9).dead_entries
     assert {len(text) for text in (entry.task, entry.failures, entry.purpose)} == {64}

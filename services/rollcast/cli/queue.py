@@ -72,6 +72,10 @@ def queue(
 
     _check_options(task, requeue, bury, reason, take=take)
     config = load_run_config(run) if run.is_file() else load_run_settings(run)
+    is_named = {"host", "socket"} & config.redis.model_fields_set
+    if config.redis.is_embedded or not is_named:
+        # Only the run folder says where its server listens
+        config = load_run_settings(config.run_folder)
     places = (config.redis, config.run_folder)
     min_idle_seconds = 0.0 if take else config.weights.max_claim_silence_seconds
     if requeue is not None:
@@ -302,7 +306,7 @@ def _in_words(row: dict[str, Any]) -> str:
 
 
 def _shown(text: str) -> str:
-    """A reason may quote what a program wrote, line breaks too, and must not look like other rows."""
+    """A reason quotes what programs wrote: its line breaks must not make it look like other rows."""
     from rollcast.config.printable import short_line
 
     return short_line(text, 300)
