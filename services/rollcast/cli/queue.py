@@ -306,7 +306,7 @@ def _in_words(row: dict[str, Any]) -> str:
 
 
 def _shown(text: str) -> str:
-    """A reason quotes what programs wrote: its line breaks must not make it look like other rows."""
+    """A reason quotes other programs; its line breaks must not make it look like other rows."""
     from rollcast.config.printable import short_line
 
     return short_line(text, 300)
