@@ -266,14 +266,14 @@ def _print_queue(report: dict[str, Any]) -> None:
         show_table(("task", ""), [(str(row["task"]), _in_words(row)) for row in claimed], ("",))
     if report["dead_entries"]:
         entries = [
-            (_at(row["at"]), *(_shown(row[name]) for name in ("task", "failures", "reason")))
+            (_at(row["at"]), *(_quote(row[name]) for name in ("task", "failures", "reason")))
             for row in report["dead_entries"]
         ]
         show_table(("dead entries", "task", "failures", "reason"), entries, ("reason",))
     if report["outcomes"]:
         outcomes = [
             # The most frequent
-            (row["outcome"], str(row["tasks"]), _shown(row["reason"]))
+            (row["outcome"], str(row["tasks"]), _quote(row["reason"]))
             for row in report["outcomes"][:20]
         ]
         show_table(("outcome", "tasks", "reason"), outcomes, ("reason",))
@@ -287,9 +287,9 @@ def _print_task(report: dict[str, Any], task: int) -> None:
     for mark in report["history"]:
         details = [mark.get("generator"), mark.get("reason")]
         said = ": ".join([mark["what"].replace("_", " "), *filter(None, details)])
-        say(f"{_at(mark.get('at'))} {_shown(said)}")
+        say(f"{_at(mark.get('at'))} {_quote(said)}")
     for entry in report["dead_entries"]:
-        say(f"{_at(entry['at'])} entry of :dead: {_shown(entry['reason'])}")
+        say(f"{_at(entry['at'])} entry of :dead: {_quote(entry['reason'])}")
 
 
 def _in_words(row: dict[str, Any]) -> str:
@@ -301,11 +301,11 @@ def _in_words(row: dict[str, Any]) -> str:
         idle = row["idle_seconds"]
         words.append("renewed " + ("?" if idle is None else f"{duration(idle)} ago"))
     if row["reason"]:
-        words.append(_shown(row["reason"]))
+        words.append(_quote(row["reason"]))
     return ", ".join(words)
 
 
-def _shown(text: str) -> str:
+def _quote(text: str) -> str:
     """A reason quotes other programs; its line breaks must not make it look like other rows."""
     from rollcast.config.printable import short_line
 
