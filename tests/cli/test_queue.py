@@ -57,7 +57,7 @@ def queued_run(tmp_path: Path, server: Server) -> tuple[RunConfig, RedisTrainerQ
         await generator.publish(claimed, make_group(claimed, "generator-0"))
         trainer.dispatch([make_task(3)])
         for _ in range(3):
-            await generator.fail(await claim(), "its grader \x1b[31mhangs")
+            await generator.fail(await claim(), "its grader \x1b[31mhangs\ntask 3: waiting")
         trainer.dispatch([make_task(1)])
         await claim()
         trainer.dispatch([make_task(2)])
@@ -85,6 +85,10 @@ def test_a_queue_shows_its_tasks_and_why_others_left_it(tmp_path: Path, server: 
     assert [line.split() for line in shown.splitlines() if "every answer" in line] == [
         ["filtered", "1", "every", "answer", "right"]
     ]
+    shown = said(config.run_folder, "--task", 3)
+    assert [line[:13] for line in shown.splitlines() if line.startswith("task")] == [
+        "task 3: dead,"
+    ]
     assert said(config.run_folder, "--task", 7).splitlines()[0] == "task 7 is not on the queue"
     assert said(config.run_folder, "--task", 7).splitlines()[2].endswith(" redone: overdue")
     report = json.loads(said(config.run_folder, "--json"))
@@ -100,6 +104,12 @@ def test_a_queue_shows_its_tasks_and_why_others_left_it(tmp_path: Path, server: 
     run_file = tmp_path / "on-a-cluster.json"
     write_resolved(config, run_file)
     assert json.loads(said(run_file, "--json"))["tasks"][0] == report["tasks"][0]
+    local_file = tmp_path / "local.yaml"  # its server says in the run folder where it listens
+    for redis in ("", "redis: {port: 0}"):
+        local_file.write_text(f"run: mine\nfolder: {tmp_path}\nmodel: {{path: m}}\n{redis}\n")
+        assert json.loads(said(local_file, "--json"))["tasks"][0] == report["tasks"][0]
+    (config.run_folder / "run.json").unlink()
+    assert f"RUN = {config.run_folder}: holds no run.json" in refusal("queue", str(local_file))
     trainer.close()
 
 

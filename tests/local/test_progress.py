@@ -102,8 +102,10 @@ def test_what_was_said_is_read_back_and_what_is_no_line_is_passed_over(tmp_path:
         event_log.note(tmp_path, "two\nlines", trouble=True),
     ]
     with (tmp_path / EVENTS).open("ab") as log:
-        log.write(b"nonsense\n\xff\xfe a b c\n")
-    assert event_log.read_events(tmp_path) == told
+        log.write(b'nonsense\n\xff\xfe a b c\n{"at": 1e300, "line": "of no day"}\n')
+    *told_again, damaged = event_log.read_events(tmp_path)
+    assert told_again == told
+    assert damaged.local_time == "?"
     assert [(event.line, event.trouble) for event in told] == [
         ("live page: http://x", False),
         ("two lines", True),

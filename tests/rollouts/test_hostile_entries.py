@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rollcast.config.errors import UserError
+from rollcast.connections.redis import connect
 from rollcast.rollouts.index import outstanding
 from rollcast.rollouts.keys import Keys
 from rollcast.rollouts.redis_generator_queue import RedisGeneratorQueue
@@ -104,6 +105,35 @@ def test_a_damaged_incarnation_is_told_in_a_sentence(redis_server: Server, text:
         raw.hset(keys.state, "incarnation", "4")
     assert trainer.start_incarnation(1) == 5
     trainer.close()
+
+
+@pytest.mark.parametrize("name", ["tasks", "evals", "rollouts", "inflight", "state"])
+async def test_a_key_of_another_type_is_told_in_a_sentence(redis_server: Server, name: str) -> None:
+    run = new_run()
+    keys, settings = Keys(run), redis_server.settings_of("generator")
+    trainer = RedisTrainerQueue(redis_server.settings_of("trainer"), run)
+    generator = RedisGeneratorQueue(settings, run, "a")
+    trainer.dispatch(TASKS)
+    key = getattr(keys, name)
+    with connect(settings) as stolen:
+        stolen.delete(key)
+        if name in ("inflight", "state"):
+            stolen.xadd(key, {"a": "b"})
+        else:
+            stolen.hset(key, "a", "b")
+    with pytest.raises(
+        UserError, match=r"redis: .* replaced a key of the run .* delete it \(DEL\)"
+    ):
+        trainer.count_refused() if name == "state" else trainer.outstanding()
+    if name != "rollouts":
+        with pytest.raises(UserError, match="replaced a key of the run"):
+            await Bench.claim(generator)
+    with redis_server.client() as raw:
+        raw.delete(key)
+    trainer.dispatch(TASKS)
+    assert trainer.outstanding().sequences == {task.sequence for task in TASKS}
+    trainer.close()
+    await generator.close()
 
 
 async def test_a_group_is_its_owners(redis_server: Server) -> None:

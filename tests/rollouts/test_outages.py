@@ -241,6 +241,21 @@ def test_a_wrong_password_is_the_users_mistake_at_once(durable_server: Server) -
     assert RedisTrainerQueue(right, "locked").start_incarnation(1) == 1
 
 
+def test_a_password_that_was_right_is_waited_for(durable_server: Server) -> None:
+    """As in an upgrade or when credentials are rolled: the trainer must not fail its Job."""
+    settings = durable_server.settings_of("trainer")
+    trainer = RedisTrainerQueue(settings, "rolled", patience_seconds=0.3)
+    assert trainer.dispatch([make_task(1)]) == [1]
+    with durable_server.client() as client:
+        client.execute_command("ACL", "SETUSER", "trainer", "resetpass", ">another")
+        client.client_kill_filter(_type="normal", skipme=True)
+        with pytest.raises(QueueAway, match="Redis refuses a password that was right"):
+            trainer.dispatch([make_task(2)])
+        client.execute_command("ACL", "SETUSER", "trainer", ">trainer")
+    assert trainer.dispatch([make_task(2)]) == [2]
+    trainer.close()
+
+
 def test_a_full_server_is_waited_for_and_changes_nothing(durable_server: Server) -> None:
     trainer = RedisTrainerQueue(durable_server.settings_of("trainer"), "full", patience_seconds=0.3)
     trainer.dispatch([make_task(1)])

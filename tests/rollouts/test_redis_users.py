@@ -179,3 +179,4 @@ def test_a_reader_sees_a_run(redis_server: Server, run_name: str) -> None:
         assert client.xrevrange(keys.tasks)
         assert client.type(keys.state) == b"none"
         assert "redis_version" in client.info()
+        assert client.latency_latest() == [], "the exporter asks for it"

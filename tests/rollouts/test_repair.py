@@ -176,8 +176,34 @@ async def test_a_record_that_names_no_entry_of_its_task_is_not_acted_on(
     keys = Keys(ends.run)
     with redis_server.client() as client:
         client.hset(keys.inflight, "5", client.hget(keys.inflight, "6"))
-    assert ends.repair("bury", 5).state == "damaged"
+        assert ends.repair("bury", 5).state == "damaged"
+        assert ends.states() == {5: "waiting", 6: "waiting"}
+        client.hset(keys.inflight, "5", record_of_a_claim(ends, 5))
+    assert ends.repair("requeue", 5).state == "damaged", "no generator has claimed it"
     assert ends.states() == {5: "waiting", 6: "waiting"}
+
+
+async def test_texts_of_a_hostile_generator_are_cut_and_do_not_end_a_repair(
+    ends: Ends, redis_server: Server
+) -> None:
+    ends.trainer.dispatch([make_task(5)])
+    keys = Keys(ends.run)
+    with redis_server.client() as client:
+        claimed = record_of_a_claim(ends, 5)
+        client.xreadgroup("generators", b"\xff\x1b[31m", {keys.tasks: ">"})
+        client.hset(keys.inflight, "5", claimed)
+        client.xadd(keys.dead, {name: name * 1_000_000 for name in "sapr"})
+    (entry,) = ends.operator.look(9).dead_entries
+    assert {len(text) for text in (entry.task, entry.failures, entry.purpose)} == {64}
+    assert len(entry.reason) == 4096
+    repair = ends.repair("requeue", 5)
+    assert (repair.is_done, repair.owner) == (True, "\N{REPLACEMENT CHARACTER}\x1b[31m")
+    assert ends.states() == {5: "waiting"}
+
+
+def record_of_a_claim(ends: Ends, task: int) -> str:
+    entry = ends.trainer.outstanding().waiting[task].stream_id
+    return f"claimed 0 train {entry} 0.0 1.000000 a"
 
 
 @pytest.mark.parametrize("action", ["requeue", "bury"])

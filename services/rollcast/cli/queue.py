@@ -72,6 +72,10 @@ def queue(
 
     _check_options(task, requeue, bury, reason, take=take)
     config = load_run_config(run) if run.is_file() else load_run_settings(run)
+    is_named = {"host", "socket"} & config.redis.model_fields_set
+    if config.redis.is_embedded or not is_named:
+        # Only the run folder says where its server listens
+        config = load_run_settings(config.run_folder)
     places = (config.redis, config.run_folder)
     min_idle_seconds = 0.0 if take else config.weights.max_claim_silence_seconds
     if requeue is not None:
@@ -248,7 +252,6 @@ def _marks(run_folder: Path) -> Iterator[TaskMark]:
 
 def _print_queue(report: dict[str, Any]) -> None:
     from rollcast.cli.report import show_table
-    from rollcast.config.printable import short_line
 
     tasks = report["tasks"]
     counts = Counter(row["state"] for row in tasks)
@@ -263,14 +266,14 @@ def _print_queue(report: dict[str, Any]) -> None:
         show_table(("task", ""), [(str(row["task"]), _in_words(row)) for row in claimed], ("",))
     if report["dead_entries"]:
         entries = [
-            (_at(row["at"]), row["task"], row["failures"], short_line(row["reason"], 300))
+            (_at(row["at"]), *(_quote(row[name]) for name in ("task", "failures", "reason")))
             for row in report["dead_entries"]
         ]
         show_table(("dead entries", "task", "failures", "reason"), entries, ("reason",))
     if report["outcomes"]:
         outcomes = [
             # The most frequent
-            (row["outcome"], str(row["tasks"]), row["reason"])
+            (row["outcome"], str(row["tasks"]), _quote(row["reason"]))
             for row in report["outcomes"][:20]
         ]
         show_table(("outcome", "tasks", "reason"), outcomes, ("reason",))
@@ -284,9 +287,9 @@ def _print_task(report: dict[str, Any], task: int) -> None:
     for mark in report["history"]:
         details = [mark.get("generator"), mark.get("reason")]
         said = ": ".join([mark["what"].replace("_", " "), *filter(None, details)])
-        say(f"{_at(mark.get('at'))} {said}")
+        say(f"{_at(mark.get('at'))} {_quote(said)}")
     for entry in report["dead_entries"]:
-        say(f"{_at(entry['at'])} entry of :dead: {entry['reason']}")
+        say(f"{_at(entry['at'])} entry of :dead: {_quote(entry['reason'])}")
 
 
 def _in_words(row: dict[str, Any]) -> str:
@@ -298,8 +301,15 @@ def _in_words(row: dict[str, Any]) -> str:
         idle = row["idle_seconds"]
         words.append("renewed " + ("?" if idle is None else f"{duration(idle)} ago"))
     if row["reason"]:
-        words.append(row["reason"])
+        words.append(_quote(row["reason"]))
     return ", ".join(words)
+
+
+def _quote(text: str) -> str:
+    """A reason quotes other programs; its line breaks must not make it look like other rows."""
+    from rollcast.config.printable import short_line
+
+    return short_line(text, 300)
 
 
 def _at(unix_seconds: float | None) -> str:

@@ -21,6 +21,7 @@ import redis
 
 from rollcast.config.connections import Redis
 from rollcast.config.errors import UserError
+from rollcast.config.run import REDIS_USERNAME
 from rollcast.connections.redis import RedisAway, connect
 from rollcast.local.process import Service
 from rollcast.rollouts.keys import Keys
@@ -122,11 +123,11 @@ def check_embeddable(settings: Redis) -> None:
     """Raise UserError if no server is installed, or if the settings ask for more than the embedded
     one can do.
     """
-    for name in ("tls", "username"):
+    for name, place in (("tls", ""), ("username", f" (or the variable {REDIS_USERNAME})")):
         if getattr(settings, name) is not None:
             raise UserError(
                 f"redis.{name}: the embedded server (redis.port = 0) does not support it; remove "
-                f"redis.{name}, or name a server"
+                f"redis.{name}{place}, or name a server"
             )
     find_server()
 

@@ -52,7 +52,7 @@ log = get_logger()
 
 
 def _is_away(error: BaseException) -> bool:
-    # redis-py makes the first a ConnectionError, but waiting does not correct a password.
+    # redis-py makes the first a ConnectionError
     if isinstance(error, (AuthenticationError, NoPermissionError)):
         return False
     if isinstance(error, (*RedisAway, *_PASSING)):
@@ -75,6 +75,7 @@ class Outage:
         self._lock = threading.Lock()  # the trainer's fence comes from another thread
         self._since: float | None = None
         self._seconds = 0.0
+        self._has_worked = False
 
     @property
     def seconds(self) -> float:
@@ -86,7 +87,7 @@ class Outage:
     def call(self, command: Callable[[], _Result], make_groups: Callable[[], Any]) -> _Result:
         """Run a command until it gets through.
 
-        Raises QueueAway, and UserError if Redis refuses the user.
+        Raises QueueAway, and UserError if Redis refuses the user or a key has another type.
         """
 
         def once() -> _Result:
@@ -123,12 +124,18 @@ class Outage:
 
     def _policy(self) -> dict[str, Any]:
         return {
-            "retry": retry_if_exception(_is_away),
+            "retry": retry_if_exception(self._is_passing),
             "stop": stop_after_delay(self._patience),
             "wait": wait_random_exponential(multiplier=0.05, max=1.0),
             "after": self._begin,
             "reraise": True,
         }
+
+    def _is_passing(self, error: BaseException) -> bool:
+        """Waiting does not correct a password, except one that was right: it was changed, and this
+        process is about to be replaced, or the change to be taken back.
+        """
+        return _is_away(error) or (self._has_worked and isinstance(error, AuthenticationError))
 
     def _begin(self, state: RetryCallState) -> None:
         if not self._is_logged:
@@ -143,6 +150,7 @@ class Outage:
 
     def _end(self) -> None:
         with self._lock:
+            self._has_worked = True
             if self._since is None:
                 return
             seconds = time.monotonic() - self._since
@@ -152,12 +160,14 @@ class Outage:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Raises QueueAway, and UserError if Redis refuses the user;
-        any success ends the outage.
+        """Raises QueueAway, and UserError if Redis refuses the user or a key has another type; any
+        success ends the outage.
         """
         try:
             yield
         except AuthenticationError as error:
+            if self._has_worked:
+                raise QueueAway(f"Redis refuses a password that was right ({error})") from error
             raise UserError(
                 f"redis.password: the server refuses it ({error}); set redis.password or "
                 "ROLLCAST_REDIS_PASSWORD "
@@ -169,6 +179,12 @@ class Outage:
                 "role, which docs/kubernetes.md lists under Redis users"
             ) from error
         except Exception as error:
+            if "WRONGTYPE" in str(error):
+                raise UserError(
+                    f"redis: another program has replaced a key of the run ({error}); find the one "
+                    "that is no stream (or, of :inflight and :state, no hash) with TYPE and delete "
+                    "it (DEL): its tasks are then sampled again"
+                ) from error
             if not _is_away(error):
                 raise
             raise QueueAway(f"Redis took no command for {self._patience:.0f} s: {error}") from error

@@ -90,7 +90,10 @@ class RedisOperatorQueue(RedisTrainerQueue):
             "repair", action, sequence, int(min_idle_seconds * 1000), MAX_FAILURES, reason
         )
         return Repair(
-            state.decode(), owner.decode(), idle_milliseconds / 1000, is_done=bool(is_done)
+            state.decode(),
+            owner.decode(errors="replace"),
+            idle_milliseconds / 1000,
+            is_done=bool(is_done),
         )
 
 

@@ -28,7 +28,16 @@ COMMANDS: dict[Role, tuple[str, ...]] = {
     ),
     "generator": (*_CONNECTION, *_SCRIPTS, *_READ, *_LOOK, *_MOVE_TASKS, "xread"),
     # An exporter of Redis's own metrics, and a person who looks at a run.
-    "reader": (*_CONNECTION, *_READ, *_READ_INDEX, *_LOOK, "hlen", "info", "type"),
+    "reader": (
+        *_CONNECTION,
+        *_READ,
+        *_READ_INDEX,
+        *_LOOK,
+        "hlen",
+        "info",
+        "latency|latest",
+        "type",
+    ),
 }
 
 

@@ -29,7 +29,10 @@ class RunEvent:
 
     @property
     def local_time(self) -> str:
-        return time.strftime("%H:%M:%S", time.localtime(self.at))
+        try:
+            return time.strftime("%H:%M:%S", time.localtime(self.at))
+        except (ValueError, OverflowError, OSError):  # a damaged line
+            return "?"
 
 
 def note(folder: Path, line: str, *, trouble: bool = False) -> RunEvent:

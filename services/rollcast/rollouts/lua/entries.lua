@@ -62,6 +62,10 @@ local function is_group(entry)
     and entry.o and #entry.o <= 512 and string.match(entry.o, '^[^%s%c]+$')
 end
 
+local function cut(text, length)
+  return string.sub(text or '', 1, length)
+end
+
 local function read_entry(stream, id)
   local row = redis.call('XRANGE', stream, id, id)[1]
   return row and fields_of(row)
@@ -123,9 +127,6 @@ end
 
 -- The newest are kept: a program that writes nothing else but garbage must not fill the memory with it.
 local function to_dead(entry, reason)
-  local function cut(text, length)
-    return string.sub(text or '', 1, length)
-  end
   return append(DEAD, 'MAXLEN', '~', 1000, '*', 's', cut(entry.s, 64), 'a', cut(entry.a, 64),
     'p', cut(entry.p, 64), 'r', cut(reason, 4096), 'd', cut(entry.d, 65536))
 end

@@ -9,6 +9,6 @@ for purpose, stream in pairs({eval = EVALS, train = TASKS}) do
 end
 for _, row in ipairs(redis.call('XREVRANGE', DEAD, '+', '-', 'COUNT', ARGV[1])) do
   local entry = fields_of(row)
-  dead[#dead + 1] = {row[1], entry.s or '', entry.a or '', entry.p or '', entry.r or ''}
+  dead[#dead + 1] = {row[1], cut(entry.s, 64), cut(entry.a, 64), cut(entry.p, 64), cut(entry.r, 4096)}
 end
 return {redis.call('HGETALL', INFLIGHT), claims, dead}

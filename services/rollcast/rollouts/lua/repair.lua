@@ -10,11 +10,13 @@ elseif state ~= 'claimed' and not (state == 'waiting' and action == 'bury') then
   return {state or 'absent', '', 0, 0}
 end
 local stream = stream_of(words[3])
-local claim = redis.call('XPENDING', stream, GENERATORS, id, id, 1)[1] or {id, '', 0}
+local claim = redis.call('XPENDING', stream, GENERATORS, id, id, 1)[1]
 local entry = read_entry(stream, id)
-if not (entry and is_task(entry) and entry.s == sequence) then
+if not (entry and is_task(entry) and entry.s == sequence) or (state == 'claimed' and not claim) then
   return {'damaged', '', 0, 0}
-elseif state == 'claimed' and claim[3] < tonumber(ARGV[3]) then
+end
+claim = claim or {id, '', 0}
+if state == 'claimed' and claim[3] < tonumber(ARGV[3]) then
   return {state, claim[2], claim[3], 0}
 elseif action == 'requeue' then
   enqueue(entry)
