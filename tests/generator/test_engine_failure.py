@@ -54,7 +54,7 @@ def test_a_module_that_the_engines_process_lacks_is_named(
     monkeypatch.setitem(sys.modules, "vllm.v1.engine.core", None if broken != MISSING else pytest)
     context = multiprocessing.get_context("fork")
     theirs, ours = context.Pipe(duplex=False)
-    child = context.Process(target=engine_process._wait_for_order, args=(theirs, ours))
+    child = context.Process(target=engine_process._wait_for_order, args=(theirs, ours, None))
     child.start()
     fork = object.__new__(engine_process.EngineFork)
     fork._orders = ours

@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
 TOLERANCE = 1e-4
 LOST = {
-    sequence: make_task(sequence, random_prompt(sequence), LengthBudget(1500), temperature=0.2)
+    sequence: make_task(sequence, random_prompt(sequence), LengthBudget(3000), temperature=0.2)
     for sequence in (21, 22)
 }
 """At work when the weights of their first tokens are lost. So cold that none ends early: that takes
@@ -45,12 +45,12 @@ some seconds."""
 def config(tmp_path: Path) -> Iterator[RunConfig]:
     server = Server(find_server("6.2"), tmp_path)
     server.start()
-    make_tiny_model(tmp_path / "model", max_length=2048)
+    make_tiny_model(tmp_path / "model", max_length=4096)
     yield parse_run_config(
         {
             "run": "service",
             "folder": str(tmp_path / "runs"),
-            "model": {"path": str(tmp_path / "model"), "dtype": "float32", "max_length": 2048},
+            "model": {"path": str(tmp_path / "model"), "dtype": "float32", "max_length": 4096},
             "recipe": {
                 "length_control": {"kind": "none"},
                 "max_prompt_tokens": 128,
@@ -124,7 +124,7 @@ def test_an_engine_that_was_killed_is_named_with_its_signal(
     try:
         trainer.publish(1)
         trainer.queue.dispatch(
-            [make_task(1, random_prompt(1), LengthBudget(1500), temperature=0.2)]
+            [make_task(1, random_prompt(1), LengthBudget(3000), temperature=0.2)]
         )
         generator.wait_for_port()
         generator.wait_until(lambda: len(trainer.queue.outstanding().claims) == 1)
