@@ -94,7 +94,12 @@ def _run(target: Target, seeds: list[bytes], state: State, last: int) -> None:
 
 
 def _try_number(target: Target, seeds: list[bytes], state: State, number: int) -> None:
-    content = target.make_mutant(seeds, state.seed, number)
+    try:
+        content = target.make_mutant(seeds, state.seed, number)
+    except MemoryError:  # of the mutation
+        return
+    if len(content) > 16 << 20:  # no boundary lets as much in at once
+        return
     began = time.process_time()
     finding = try_input(target, content)
     state.seconds += time.process_time() - began
