@@ -56,9 +56,9 @@ def _measure_coverage(
     """
     coverage = LineCoverage(target.modules)
     numbers = (number for number in range(min(covered, state.next)) if number not in state.killers)
-    mutants = (target.make_mutant(seeds, state.seed, number) for number in numbers)
+    mutants = (_make_mutant(target, seeds, state.seed, number) for number in numbers)
     deadline = time.process_time() + 120.0
-    for content in chain(seeds, mutants):
+    for content in filter(None, chain(seeds, mutants)):
         with coverage, contextlib.suppress(BaseException):
             target.read(content)
         if time.process_time() > deadline:
@@ -93,12 +93,18 @@ def _run(target: Target, seeds: list[bytes], state: State, last: int) -> None:
     state.write()
 
 
-def _try_number(target: Target, seeds: list[bytes], state: State, number: int) -> None:
+def _make_mutant(target: Target, seeds: list[bytes], seed: int, number: int) -> bytes | None:
+    """None: it is larger than what any boundary lets in at once, or than the memory here."""
     try:
-        content = target.make_mutant(seeds, state.seed, number)
-    except MemoryError:  # of the mutation
-        return
-    if len(content) > 16 << 20:  # no boundary lets as much in at once
+        content = target.make_mutant(seeds, seed, number)
+    except MemoryError:
+        return None
+    return content if len(content) <= 16 << 20 else None
+
+
+def _try_number(target: Target, seeds: list[bytes], state: State, number: int) -> None:
+    content = _make_mutant(target, seeds, state.seed, number)
+    if content is None:
         return
     began = time.process_time()
     finding = try_input(target, content)
