@@ -37,7 +37,10 @@ class TokenizerFile:
             return None
         try:
             return cls(Tokenizer.from_file(str(file)), folder)
-        except Exception as error:  # the library raises a bare Exception
+        except BaseException as error:
+            # The library raises a bare Exception, or panics, which is no Exception
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
             raise UserError(
                 f"model.path = {model}: no tokenizer can be read there "
                 f"({' '.join(str(error).split())[:200]}); give the folder of a Hugging Face model"
