@@ -213,6 +213,8 @@ def _model_shape(
     settings: Mapping[str, Any], weights: Mapping[str, Shape], stored: str
 ) -> ModelShape:
     family = FAMILIES[settings["model_type"]]
+    if settings["num_hidden_layers"] > len(weights):
+        raise ValueError("more layers than weights")
     layers: list[dict[str, Shape]] = [{} for _ in range(settings["num_hidden_layers"])]
     for name, shape in weights.items():
         if layer_match := _OF_LAYER.fullmatch(name):

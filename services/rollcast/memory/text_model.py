@@ -128,7 +128,7 @@ def _factors(model_config: Mapping[str, Any]) -> Iterator[float]:
             rope = settings.get(name)
             kinds = [rope, *rope.values()] if isinstance(rope, Mapping) else []
             for kind in kinds:
-                if isinstance(kind, Mapping) and isinstance(
-                    factor := kind.get("factor"), int | float
-                ):
+                factor = kind.get("factor") if isinstance(kind, Mapping) else None
+                # No model stretches further, but any number can stand there
+                if isinstance(factor, int | float) and factor < 1e6:
                     yield float(factor)
