@@ -27,6 +27,7 @@ class UsedUpAfterOnce:
 staging.DefaultStager = UsedUpAfterOnce
 from rollcast.trainer.learner import saving
 saving.state = lambda learner: {}
+saving.check_finite = lambda *_: None
 saving.controller_text = lambda learner, controller: ""
 saving.async_save = lambda tensors, async_stager, **_: async_stager.stage(tensors)
 saving.cast = lambda kind, upload: type("Upload", (), {"add_done_callback": lambda self, call: None})()
