@@ -94,7 +94,7 @@ def _run(target: Target, seeds: list[bytes], state: State, last: int) -> None:
 
 
 def _make_mutant(target: Target, seeds: list[bytes], seed: int, number: int) -> bytes | None:
-    """None: it is larger than what any boundary lets in at once, or than the memory here."""
+    """None if it is larger than any boundary accepts, or does not fit into memory."""
     try:
         content = target.make_mutant(seeds, seed, number)
     except MemoryError:

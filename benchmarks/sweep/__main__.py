@@ -217,8 +217,11 @@ def repeat(folder: Path, number: int, *, tiny: bool) -> dict[str, Any]:
         answer = json.loads((disk / "sweep" / "sweep.json").read_text())
         lines = read_lines(disk / "sweep" / "sweep.jsonl")
     (folder / f"disk-{number}").rmdir()
+    # Paths of this machine, which say nothing elsewhere
+    del answer["folder"], answer["go_on"]
     for arm in answer["arms"]:
         for run in arm["runs"]:
+            del run["folder"]
             run["readings"] = len(run["readings"])
     return {
         "minutes": round(seconds / 60.0, 1),

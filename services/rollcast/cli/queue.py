@@ -165,15 +165,15 @@ def _show(redis: Redis, run_folder: Path, task: int | None, *, as_json: bool) ->
     from rollcast.rollouts.errors import QueueAway
     from rollcast.rollouts.redis_operator_queue import QueueView, RedisOperatorQueue
 
-    place: str | None = redis.place
+    redis_place: str | None = redis.place
     try:
         with closing(RedisOperatorQueue(redis, run_folder.name)) as operator_queue:
             view = operator_queue.look(num_dead=20 if task is None else 1000)
     except QueueAway as error:
-        typer.echo(f"{place}: {error}; only the run folder is shown", err=True)
+        typer.echo(f"{redis_place}: {error}; only the run folder is shown", err=True)
         view = QueueView()
-        place = None
-    report = {"run": run_folder.name, "redis": place, **_report(run_folder, view, task)}
+        redis_place = None
+    report = {"run": run_folder.name, "redis": redis_place, **_report(run_folder, view, task)}
     if as_json:
         echo_json(report)
     elif task is None:
@@ -286,8 +286,8 @@ def _print_task(report: dict[str, Any], task: int) -> None:
         say(f"task {task} is not on the queue")
     for mark in report["history"]:
         details = [mark.get("generator"), mark.get("reason")]
-        said = ": ".join([mark["what"].replace("_", " "), *filter(None, details)])
-        say(f"{_at(mark.get('at'))} {_quote(said)}")
+        outcome = ": ".join([mark["what"].replace("_", " "), *filter(None, details)])
+        say(f"{_at(mark.get('at'))} {_quote(outcome)}")
     for entry in report["dead_entries"]:
         say(f"{_at(entry['at'])} entry of :dead: {_quote(entry['reason'])}")
 

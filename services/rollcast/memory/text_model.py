@@ -129,6 +129,6 @@ def _factors(model_config: Mapping[str, Any]) -> Iterator[float]:
             kinds = [rope, *rope.values()] if isinstance(rope, Mapping) else []
             for kind in kinds:
                 factor = kind.get("factor") if isinstance(kind, Mapping) else None
-                # No model stretches further, but any number can stand there
+                # Files hold any number; no model stretches its positions further
                 if isinstance(factor, int | float) and factor < 1e6:
                     yield float(factor)

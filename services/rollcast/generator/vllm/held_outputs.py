@@ -30,13 +30,13 @@ def hold_outputs() -> None:
     from vllm.v1.engine.logprobs import LogprobsProcessor
 
     core_class: Any = EngineCoreProc
-    held = HeldOutputs()
+    held_outputs = HeldOutputs()
     finish_pause = core_class._finish_pause
     abort_requests = core_class.abort_requests
 
     def send_held(core: Any, request_ids: list[str] | None = None) -> None:
         """Send the held outputs of these requests. None = of all."""
-        outputs = held.take(request_ids)
+        outputs = held_outputs.take(request_ids)
         # The front end handles at most 128 outputs of a message before it lets other coroutines
         # run, and an abort must not come between.
         for start in range(0, len(outputs), 128):
@@ -52,10 +52,10 @@ def hold_outputs() -> None:
 
     def abort_and_drop(core: Any, request_ids: list[str]) -> None:
         abort_requests(core, request_ids)
-        held.take(request_ids)
+        held_outputs.take(request_ids)
 
     for name in ("step", "step_with_batch_queue"):
-        setattr(core_class, name, _holding_step(getattr(core_class, name), held))
+        setattr(core_class, name, _holding_step(getattr(core_class, name), held_outputs))
     core_class.send_held = send_held
     core_class._finish_pause = send_and_finish_pause
     core_class.abort_requests = abort_and_drop
@@ -65,11 +65,11 @@ def hold_outputs() -> None:
     )
 
 
-def _holding_step(step: Callable[[Any], Any], held: "HeldOutputs") -> Callable[[Any], Any]:
+def _holding_step(step: Callable[[Any], Any], held_outputs: "HeldOutputs") -> Callable[[Any], Any]:
     def step_and_hold(core: Any) -> tuple[dict[int, Any] | None, bool]:
         messages, model_executed = step(core)
         for message in (messages or {}).values():
-            message.outputs = held.hold(message.outputs, core.scheduler.requests)
+            message.outputs = held_outputs.hold(message.outputs, core.scheduler.requests)
         # The front end ignores the others.
         full_messages = {
             client: message
